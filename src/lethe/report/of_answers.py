@@ -176,7 +176,8 @@ class Mechanism(Answers):
     def chart(self) -> Chart | None:
         label = say("mechanism.chart.label", measure=self.section.claim.measure)
         draw = partial(_mechanism_figure, self.section)
-        return chart(say("mechanism.chart"), "mechanism", "mechanism-", label, draw)
+        drawn = chart(say("mechanism.chart"), "mechanism", "mechanism-", label, draw)
+        return next(iter(drawn), None)
 
     def beside(self) -> Table | None:
         claim = self.section.claim
@@ -320,7 +321,8 @@ class Ledger(Answers):
         n = len(self._questions)
         title = say("ledger.chart" if n <= _MOST_ROWS else "ledger.chart.last", n=_MOST_ROWS, of=n)
         draw = partial(_timeline, list(enumerate(self._questions, start=1))[-_MOST_ROWS:])
-        return chart(title, "ledger", "ledger-", say("ledger.chart.label"), draw)
+        drawn = chart(title, "ledger", "ledger-", say("ledger.chart.label"), draw)
+        return next(iter(drawn), None)
 
     def beside(self) -> Table | None:
         spent = self.section.spent
@@ -404,7 +406,8 @@ def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Fig
     """The part of the budget that each question spent, as a bar after the earlier ones."""
     if not questions:
         return None
-    figure, axes = figure_of_rows([slots.put(f"{n}. {q.question}", 42) for n, q in questions])
+    names = [slots.put(f"{n}. {q.question}", 42) for n, q in questions]
+    figure, axes = figure_of_rows(names, "ledger.spent")
     for place, (_, point) in enumerate(questions):
         cost = point.cost.amount if point.cost else 0.0
         budget, left = point.budget.amount, point.left.amount
@@ -415,7 +418,6 @@ def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Fig
         axes.plot(ends, [-place] * 2, color=colour, lw=7, solid_capstyle="butt", label=first[0])
         axes.plot([budget], [-place], "|", ms=14, mew=2, color=COLOURS["before"], label=first[1])
     axes.set_xlim(left=0)
-    axes.set_xlabel(say("ledger.spent"))
     return figure
 
 

@@ -40,7 +40,7 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
-from lethe.report.sections import Chart, Column, Folded, Part, Section, Table, Words, named, table
+from lethe.report.sections import Column, Folded, Part, Section, Table, Words, named, table
 from lethe.report.severity import Worst, advantage, judged_rates, severity
 from lethe.report.static_svg import Slots, chart, figure_of_rows, interval
 
@@ -297,10 +297,10 @@ class Language(Room[LanguageCandidate]):
         rows = [(of_fewer(row.name, row.share), row) for row in listed]
         title = say("language.extraction", prefix=settings.prefix, suffix=settings.suffix)
         note = say("language.extraction.note", chance=percent(settings.chance))
-        parts: list[Part] = []
-        if (drawn := self.extraction_chart(candidate)) is not None:
-            parts.append(drawn)
-        parts.append(table(title, say("language.head.way"), rows, columns, note=note))
+        draw, label = partial(_extraction_figure, result.groups), say("chart.extraction.label")
+        drawn = chart(say("chart.extraction"), "extraction", "extraction-", label, draw)
+        way = say("language.head.way")
+        parts: list[Part] = [*drawn, table(title, way, rows, columns, note=note)]
         if result.groups:
             title, first = say("language.groups"), say("language.head.group")
             groups = named(result.groups)
@@ -357,18 +357,13 @@ class Language(Room[LanguageCandidate]):
         title, rows = say("language.options"), named(self.document.candidates)
         return [Folded(title, [table(title, say("options.option"), rows, columns)])]
 
-    def extraction_chart(self, candidate: LanguageCandidate) -> Chart | None:
-        """Extracted shares of training texts by copies and length."""
-        groups = candidate.extraction.groups
-        if not any(getattr(group.share, "value", None) for group in groups):
-            return None
-        draw = partial(_extraction_figure, groups)
-        label = say("chart.extraction.label")
-        return chart(say("chart.extraction"), "extraction", "extraction-", label, draw)
-
 
 def _extraction_figure(groups: Sequence[TextGroup], slots: Slots) -> Figure | None:
-    figure, axes = figure_of_rows([slots.put(group.name, 30) for group in groups])
+    """Extracted shares of training texts by copies and length."""
+    if not any(getattr(group.share, "value", None) for group in groups):
+        return None
+    names = [slots.put(group.name, 30) for group in groups]
+    figure, axes = figure_of_rows(names, "chart.extraction.x")
     shares = [group.share for group in groups if isinstance(group.share, Estimate)]
     for place, rate in enumerate(shares):
         interval(axes, -place, rate, "after", "o")
@@ -376,7 +371,6 @@ def _extraction_figure(groups: Sequence[TextGroup], slots: Slots) -> Figure | No
     ticks = [place * top / 4 for place in range(5)]
     axes.set_xticks(ticks, [share_words(tick) for tick in ticks])
     axes.set_xlim(-top / 50, top * 1.02)
-    axes.set_xlabel(say("chart.extraction.x"))
     return figure
 
 

@@ -22,13 +22,7 @@ from lethe.evidence.of_model import (
 )
 from lethe.evidence.rules import Rule
 from lethe.report.catalogue import say
-from lethe.report.figures import (
-    epsilon_chart,
-    group_chart,
-    onion_chart,
-    roc_chart,
-    t_chart,
-)
+from lethe.report.figures import epsilon_chart, group_chart, onion_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
     Room,
     interval_sentence,
@@ -48,7 +42,6 @@ from lethe.report.numbers import (
 )
 from lethe.report.sections import (
     Bullets,
-    Chart,
     Column,
     Folded,
     Part,
@@ -247,7 +240,7 @@ class Model(Room[ModelCandidate]):
 
     def attacks(self) -> Sequence[Part]:
         shown = self.base or self.put_forward
-        parts: list[Part] = [*_some(roc_chart(self.base, self.put_forward))]
+        parts: list[Part] = [*roc_chart(self.base, self.put_forward)]
         if shown is not None and shown.attacks:
             parts.append(self._rates(say("model.rates"), shown))
         others = [row for row in self.document.candidates if row is not self.base and row.attacks]
@@ -268,7 +261,7 @@ class Model(Room[ModelCandidate]):
         return table(title, say("attack"), rows, [*columns, _AUC])
 
     def exposed(self) -> Section:
-        parts: list[Part] = [*_some(t_chart(self.base, self.put_forward))]
+        parts: list[Part] = [*t_chart(self.base, self.put_forward)]
         listed = self.document.candidates
         if rows := [(row.name, row.vulnerability) for row in listed if row.vulnerability]:
             columns = ("max_t", "top_t", "top_auc", "tracked")
@@ -317,7 +310,7 @@ class Model(Room[ModelCandidate]):
         rows = [(str(place), row) for place, row in enumerate(base.onion, start=1)]
         title, note = say("onion.table"), say("onion.note")
         shown = table(title, say("onion.round"), rows, columns, "onion.", note)
-        return [*_some(onion_chart(base)), shown]
+        return [*onion_chart(base), shown]
 
     def _groups(self, base: ModelCandidate) -> list[Part]:
         parts: list[Part] = []
@@ -337,7 +330,7 @@ class Model(Room[ModelCandidate]):
         if base.slices:
             limits = [rule.limit for rule in self.rules if rule.metric == "tpr" and rule.group]
             shown = [
-                *_some(group_chart(base, self.put_forward, min(limits, default=None))),
+                *group_chart(base, self.put_forward, min(limits, default=None)),
                 Words(say("slices.note")),
                 *map(_by, base.slices),
             ]
@@ -358,19 +351,6 @@ class Model(Room[ModelCandidate]):
                 chart = epsilon_chart(row.name, row.epsilons, place)
                 parts.append(Folded(say("epsilons.title", name=row.name), chart))
         return parts
-
-    def _table(
-        self,
-        title: str,
-        first: str,
-        rows: Sequence[tuple[str, Any]],
-        columns: Sequence[Column],
-        heads: str,
-        note: str = "",
-    ) -> Table:
-        """A table with utilities, which are printed as the audit measures them."""
-        units = {**UNITS, "utility": self.utility.cell, "loss": self.utility.loss_cell}
-        return table(title, first, rows, columns, heads, note, units)
 
     def _drift(self) -> list[Part]:
         """Utility on external records, where it is judged on these."""
@@ -434,8 +414,9 @@ class Model(Room[ModelCandidate]):
         columns = ["records", "utility"]
         columns += ["utility_loss"] * any(row.utility_loss for row in kept)
         left, title = len(rows) - len(kept), say("classes.of", name=candidate.name)
-        note = say("classes.more", n=grouped(left)) if left else ""
-        return self._table(title, say("classes.class"), named(kept), columns, "classes.", note)
+        note, first = say("classes.more", n=grouped(left)) if left else "", say("classes.class")
+        units = {**UNITS, "utility": self.utility.cell, "loss": self.utility.loss_cell}
+        return table(title, first, named(kept), columns, "classes.", note, units)
 
 
 def _place(level: str, key: str, words: Mapping[str, str], unlimited: str) -> Place:
@@ -490,7 +471,3 @@ def _sizes(row: F1Row) -> Cell:
     ends = grouped(row.smallest or 0), grouped(row.largest or 0)
     sizes = ends[0] if ends[0] == ends[1] else say("range", low=ends[0], high=ends[1])
     return Cell("estimate", sizes)
-
-
-def _some(chart: Chart | None) -> list[Chart]:
-    return [] if chart is None else [chart]

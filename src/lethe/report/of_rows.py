@@ -94,12 +94,9 @@ class Rows(Room[C]):
         return self.section.words or ()
 
     @cached_property
-    def charts(self) -> dict[str, Chart]:
+    def charts(self) -> dict[str, list[Chart]]:
         """Charts by name; made only on demand, since a terminal needs none."""
         return charts_of_data(self.figures, self.section, ids="t-")
-
-    def _drawn(self, *names: str) -> list[Part]:
-        return [self.charts[name] for name in names if name in self.charts]
 
     def _worst(self, candidate: C | None, by: str, detail: str, **values: Any) -> Worst:
         risk = None if candidate is None else self.share_of(candidate)
@@ -281,7 +278,7 @@ class Quasi(Rows[TableCandidate]):
             for key in ("of_uniques", "of_rows"):
                 label = say(f"table.row.{key}", model=population.model, people=people)
                 rows.append((label, str(share(getattr(population, key)))))
-        parts = self._drawn("pairs")
+        parts: list[Part] = [*self.charts["pairs"]]
         subsets = [
             (", ".join(subset.columns), subset)
             for listed in section.uniqueness.subsets.values()
@@ -373,9 +370,7 @@ class Records(Rows[RecordCandidate]):
     metrics = RECORD_METRICS
     planted = "top-1"
     glossary = ("scoreboard", "eccentricity", "control")
-    figures: Mapping[str, Any] = {
-        "facts": table_figures.facts_known,
-    }
+    figures: Mapping[str, Any] = {"facts": table_figures.facts_known}
 
     def criterion(self, attack: str) -> str:
         return "linking"
@@ -427,7 +422,7 @@ class Records(Rows[RecordCandidate]):
             note = say("records.calibrated.note", rate=percent(section.false_matches))
             note, lead = " ".join([note, *refused]), say("records.calibrated")
             folded.append(table(lead, first, sure, columns, heads, note))
-        return [*self._drawn("facts"), Folded(title, folded)]
+        return [*self.charts["facts"], Folded(title, folded)]
 
     def exposed(self) -> Section:
         section, parts = self.section, list[Part]()
@@ -548,7 +543,7 @@ class Synthetic(Rows[SyntheticCandidate]):
         columns = ["main", "control", "baseline", "excess", works]
         title, first = say("synthetic.table"), say("synthetic.head.attack")
         shown = table(title, first, rows, columns, "synthetic.head.", say("synthetic.note"))
-        return [*self._drawn("rates"), shown]
+        return [*self.charts["rates"], shown]
 
     def exposed(self) -> Section:
         lines = [(key, str(rows)) for key, rows in self.section.rows.items()]

@@ -103,7 +103,7 @@ class Vectors(Room[VectorCandidate]):
         return self.named(f"{candidate.name.partition(': ')[0]}: {self.short_name(base)}")
 
     @cached_property
-    def charts(self) -> list[dict[str, Chart]]:
+    def charts(self) -> list[dict[str, list[Chart]]]:
         """Charts by name, of each model; made only on demand, since a terminal needs none."""
         return [
             charts_of_data(NAMED, model, f"{number}-") | further_charts(model, mine, f"{number}-")
@@ -166,7 +166,7 @@ class Vectors(Room[VectorCandidate]):
     def attacks(self) -> Sequence[Part]:
         parts: list[Part] = []
         for model, charts in zip(self.models, self.charts, strict=True):
-            parts += _drawn(charts, "sweep")
+            parts += charts["sweep"]
             parts.append(Folded(self._title("vectors.attacks", model), self._tables(model)))
         for model, mine, charts in zip(self.models, self.mine, self.charts, strict=True):
             parts += further_parts(model.further, mine, charts)
@@ -271,7 +271,7 @@ class Vectors(Room[VectorCandidate]):
         title, note = self._title("vectors.levels", model), say("vectors.levels.note")
         return table(title, "sigma", rows, columns, "vectors.head.", note)
 
-    def _utility(self, model: VectorModel, charts: Mapping[str, Chart]) -> list[Part]:
+    def _utility(self, model: VectorModel, charts: Mapping[str, list[Chart]]) -> list[Part]:
         utility = model.utility
         if isinstance(utility, Refusal):
             return [Words(utility.reason, "note")]
@@ -284,7 +284,8 @@ class Vectors(Room[VectorCandidate]):
             note += " " + say("vectors.closed", measure=utility.measure, value=smoothed)
         title, head = self._title("vectors.utility", model), "vectors.head."
         rows: list[tuple[str, Any]] = [(f"{row.sigma:.4g}", row) for row in utility.levels]
-        parts = [*_drawn(charts, "utility"), table(title, "sigma", rows, columns, head, note)]
+        shown = table(title, "sigma", rows, columns, head, note)
+        parts: list[Part] = [*charts["utility"], shown]
         if model.surface:
             columns = ["m=draws", "sqrt=effective", "lift", "mean=utility"]
             rows = [(f"{row.sigma:g}", row) for row in model.surface]
@@ -292,7 +293,7 @@ class Vectors(Room[VectorCandidate]):
             parts.append(table(title, "sigma", rows, columns, head, note))
         return parts
 
-    def _radii(self, model: VectorModel, charts: Mapping[str, Chart]) -> list[Part]:
+    def _radii(self, model: VectorModel, charts: Mapping[str, list[Chart]]) -> list[Part]:
         radii = model.radii
         near = [(metric, _apart(apart)) for metric, apart in model.geometry.items()]
         rms = f"{model.scale['rms']:.4g}"
@@ -306,14 +307,10 @@ class Vectors(Room[VectorCandidate]):
         title, first = self._title("vectors.radii", model), say("vectors.head.by")
         return [
             Words(say("vectors.radii.warning"), "warning"),
-            *_drawn(charts, "certified"),
+            *charts["certified"],
             table(title, first, rows, columns, "vectors.head.", note),
             distances,
         ]
-
-
-def _drawn(charts: Mapping[str, Chart], name: str) -> list[Part]:
-    return [charts[name]] if name in charts else []
 
 
 def _controls(controls: Controls) -> list[tuple[str, str]]:
