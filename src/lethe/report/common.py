@@ -10,7 +10,7 @@ from lethe.evidence.document import CandidateRow, CheckRow, Document, GuaranteeR
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
 from lethe.report.catalogue import legal, questions, say, term
-from lethe.report.context_fields import Group, groups, run_facts
+from lethe.report.context_fields import NOT_PROVIDED, Group, groups, run_facts
 from lethe.report.first_screen import Room
 from lethe.report.numbers import (
     Cell,
@@ -75,7 +75,7 @@ def _twenty_fields(
         blocks: fields that people fill in, by group.
         titles: title of every section of this report, by id.
     """
-    missing = {block.key: sum(not given for _, _, given in block.rows) for block in blocks}
+    missing = {block.key: sum(not text for _, text in block.rows) for block in blocks}
     proven = any(row.guarantee.proven for row in document.guarantees)
     rows: list[Row] = []
     for number, (sections, group) in enumerate(_FIELDS, start=1):
@@ -383,9 +383,9 @@ def _legal(room: Room[Any], titles: Mapping[str, str]) -> Section:
     )
 
 
-def _given(rows: Sequence[tuple[str, str, bool]], title: str = "") -> Facts:
-    absent = frozenset(label for label, _, given in rows if not given)
-    return Facts([(label, text) for label, text, _ in rows], absent, title)
+def _given(rows: Sequence[tuple[str, str]], title: str = "") -> Facts:
+    absent = frozenset(label for label, text in rows if not text)
+    return Facts([(label, text or NOT_PROVIDED) for label, text in rows], absent, title)
 
 
 def _appendix(
@@ -393,7 +393,7 @@ def _appendix(
 ) -> list[Section]:
     document = room.plain
     blocks = groups(document, manifest)
-    absent = sum(not given for block in blocks for _, _, given in block.rows)
+    absent = sum(not text for block in blocks for _, text in block.rows)
     parts: list[Part] = [_given(block.rows, block.title) for block in blocks]
     rows = _twenty_fields(blocks, room.document, titles)
     heads = [say(f"fields.{key}") for key in ("field", "where", "missing")]

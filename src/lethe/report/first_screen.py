@@ -41,7 +41,6 @@ from lethe.report.severity import (
     Outcome,
     Place,
     Worst,
-    advantage,
     outcome,
     rule_in_words,
     severity,
@@ -137,6 +136,7 @@ class Room(abc.ABC, Generic[C]):
     attacks_head: str = "attacks"
     none_fits: str = "tried.none"
     planted: str = ""  # the quantity of `share_of` in planted leaks; "" = the share is counted
+    criteria: Mapping[str, str] = {"": "inference"}  # by how the name of an attack begins
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.plain, self.findings = plain, Findings.from_json(plain)
@@ -300,21 +300,35 @@ class Room(abc.ABC, Generic[C]):
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""
-        return "inference"
+        return next(kind for name, kind in self.criteria.items() if attack.startswith(name))
 
     def words(self) -> Sequence[str]:
         """The findings in plain sentences; may be empty."""
-        return ()
+        return getattr(self.section, "words", None) or ()
 
     def seen(self, candidate: C) -> float | None:
         """The smallest planted leak distinguished from chance; None where none was."""
         return smallest_seen(candidate.plants or (), self.planted, self.chance)
 
-    def blind(self, candidate: C | None) -> bool:
+    def level(self, candidate: C) -> str:
+        """Severity of the share of a candidate."""
+        return severity(self.share_of(candidate), self.chance)
+
+    def blind(self, candidate: C) -> bool:
         """Whether nothing was shown above chance, and no planted leak would have been."""
-        if candidate is None or not self.planted or self.seen(candidate) is not None:
-            return False
-        return severity_of(self, candidate) == "not-above-chance"
+        unseen = self.planted and self.seen(candidate) is None
+        return bool(unseen) and self.level(candidate) == "not-above-chance"
+
+    def interval(self, found: Estimate) -> str:
+        """``95 % interval 6.3 to 8.5 %``; empty for a share that was counted.
+
+        Limits with a higher confidence hold for several attacks at once at the audit's confidence.
+        """
+        words = range_words(found)
+        if not words or found.value is None:
+            return ""
+        confidence = self.document.reproduction.get("confidence", found.confidence)
+        return say("first.interval", confidence=percent(confidence), range=words)
 
     @abc.abstractmethod
     def worst(self, candidate: C | None) -> Worst:
@@ -437,18 +451,6 @@ def share_sentence(share_now: Measured | None, chance: float) -> tuple[str, str,
     words = share_words(value) if value is not None else range_words(share_now)
     guess = f"{significant(100 * chance, 2)} %"
     return words, range_words(share_now) if value is not None else "", guess
-
-
-def interval_sentence(room: Room[Any], found: Estimate) -> str:
-    """``95 % interval 6.3 to 8.5 %``; empty for a share that was counted.
-
-    Limits with a higher confidence hold for several attacks at once at the audit's confidence.
-    """
-    words = range_words(found)
-    if not words or found.value is None:
-        return ""
-    confidence = room.document.reproduction.get("confidence", found.confidence)
-    return say("first.interval", confidence=percent(confidence), range=words)
 
 
 def options_table(room: Room[Any]) -> Table:
@@ -596,13 +598,3 @@ def _remaining(room: Room[Any]) -> Card:
     if names:
         lines = [*lines, say("remaining.untested", names=few(names, _MOST_UNTESTED, "; "))]
     return Card(say("card.remaining"), large, lines)
-
-
-def severity_of(room: Room[Any], candidate: CandidateRow | None) -> str:
-    """Severity of the share of a candidate."""
-    if candidate is None:
-        return ""
-    risk = room.share_of(candidate)
-    if room.risk_head == "risk.auc" and isinstance(risk, Estimate):
-        return severity(advantage(risk), 0.0)
-    return severity(risk, room.chance)

@@ -69,14 +69,12 @@ class Answers(Room[CandidateRow]):
     reads = Document[CandidateRow, Any, Any]
     tells = typed.AnswersSection
     risk_head = "risk.epsilon"
+    criteria: Mapping[str, str] = {"": "all"}
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
         self.sentences: Sequence[str] = self.section.words
         self.section = self.section.ledger or self.section.mechanism
-
-    def criterion(self, attack: str) -> str:
-        return "all"
 
     def words(self) -> Sequence[str]:
         return self.sentences

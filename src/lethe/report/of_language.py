@@ -22,12 +22,7 @@ from lethe.evidence.of_language import (
 )
 from lethe.evidence.rules import LANGUAGE_METRICS, Rule
 from lethe.report.catalogue import say
-from lethe.report.first_screen import (
-    Room,
-    interval_sentence,
-    severity_of,
-    share_sentence,
-)
+from lethe.report.first_screen import Room, share_sentence
 from lethe.report.numbers import (
     Cell,
     amount,
@@ -106,6 +101,7 @@ class Language(Room[LanguageCandidate]):
     risk_head = "risk.recognised"
     glossary = ("member", "tpr", "fpr", "auc", "epsilon", "delta", "lower_limit")
     metrics = LANGUAGE_METRICS
+    criteria: Mapping[str, str] = {"extraction": "inference", "": "singling"}
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
@@ -115,12 +111,6 @@ class Language(Room[LanguageCandidate]):
     @property
     def chance(self) -> float:
         return self.section.fpr
-
-    def criterion(self, attack: str) -> str:
-        return "inference" if attack == "extraction" else "singling"
-
-    def words(self) -> Sequence[str]:
-        return self.section.words
 
     def worst(self, candidate: LanguageCandidate | None) -> Worst:
         section, detail = self.section, self._extracted(candidate)
@@ -133,9 +123,9 @@ class Language(Room[LanguageCandidate]):
             reason = section.refused or (risk.reason if isinstance(risk, Refusal) else "")
             plain = Worst(say(key), say("unmeasured"), "", f"{reason}." if reason else "", "")
             return self._worst_extracted(candidate, plain) if detail and candidate else plain
-        level, unit = severity_of(self, candidate), section.unit
+        level, unit = self.level(candidate), section.unit
         headline = say("language.headline", value=value, chance=chance, unit=unit)
-        lines, area = [interval_sentence(self, risk)], candidate.estimate("auc")
+        lines, area = [self.interval(risk)], candidate.estimate("auc")
         if level == "not-above-chance" and area is not None and (area.low or 0.0) > 0.5:
             numbers = {key: fixed(getattr(area, key), 3) for key in ("value", "low", "high")}
             headline = say("language.elsewhere", unit=unit, **numbers)
@@ -165,7 +155,7 @@ class Language(Room[LanguageCandidate]):
         """The headline from extraction, where no membership attack is above chance."""
         extracted, control = candidate.estimate("extraction"), candidate.extraction.control
         assert extracted is not None and extracted.value is not None
-        parts = (interval_sentence(self, extracted), plain.headline.rstrip("."), plain.detail)
+        parts = (self.interval(extracted), plain.headline.rstrip("."), plain.detail)
         sentences = ". ".join(filter(None, parts)), self._personal(candidate)
         return replace(
             plain,

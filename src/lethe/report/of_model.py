@@ -23,12 +23,7 @@ from lethe.evidence.of_model import (
 from lethe.evidence.rules import Rule
 from lethe.report.catalogue import say
 from lethe.report.figures import epsilon_chart, group_chart, onion_chart, roc_chart, t_chart
-from lethe.report.first_screen import (
-    Room,
-    interval_sentence,
-    severity_of,
-    share_sentence,
-)
+from lethe.report.first_screen import Room, share_sentence
 from lethe.report.numbers import (
     UNITS,
     Cell,
@@ -80,7 +75,7 @@ class Model(Room[ModelCandidate]):
             # An option is put forward by its risk at the frontier's rate, too.
             if self.put_forward is None and (ruled := self._ruled(candidate)) is not None:
                 self.fpr, self.quantity = ruled, _quantity(ruled)
-            if candidate.shown and severity_of(self, candidate) == "not-above-chance":
+            if candidate.shown and self.level(candidate) == "not-above-chance":
                 self.fpr = candidate.shown[0].fpr
                 self.quantity = _quantity(self.fpr)
         self.risk_head = "risk.recognised" if self.fpr else "risk.auc"
@@ -110,6 +105,12 @@ class Model(Room[ModelCandidate]):
     def share_of(self, candidate: ModelCandidate) -> Measured | None:
         return candidate.measures.get(self.quantity) if self.quantity else candidate.risk
 
+    def level(self, candidate: ModelCandidate) -> str:
+        risk = self.share_of(candidate)
+        if self.fpr or not isinstance(risk, Estimate):
+            return super().level(candidate)
+        return severity(advantage(risk), 0.0)
+
     @property
     def chance(self) -> float:
         return self.fpr or 0.5
@@ -122,7 +123,7 @@ class Model(Room[ModelCandidate]):
         if not value or not isinstance(risk, Estimate):
             reason = risk.reason if isinstance(risk, Refusal) else ""
             return Worst(say("model.refused"), say("unmeasured"), "", reason, "")
-        level, detail = severity_of(self, candidate), [interval_sentence(self, risk)]
+        level, detail = self.level(candidate), [self.interval(risk)]
         key = "model.headline" if self.fpr else "model.auc"
         if self.fpr:
             detail.append(say("model.at", fpr=percent(self.fpr)))
