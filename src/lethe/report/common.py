@@ -121,6 +121,10 @@ def room_of(document: Mapping[str, Any]) -> Room[Any]:
 
 def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
     """Everything below the first screen, in order."""
+    names = not_tested(room.document)
+    untested = say("untested.lead" if names else "untested.none"), [Bullets(names)] * bool(names)
+    listed = [say("limits.lower"), *room.document.limits, say("limits.again")]
+    every, limits = say("limits.all", n=len(listed)), [Bullets(listed)]
     sections = [
         _rules(room),
         _attacks(room),
@@ -128,8 +132,8 @@ def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
         _options(room),
         _proven(room),
         _checks(room.document.checks),
-        _untested(room.document),
-        _limits(room),
+        Section("not-run", say("untested.title"), *untested, say("nav.untested")),
+        Section("limits", say("limits.title"), say("limits.lead"), [Folded(every, limits)]),
     ]
     kept = [section for section in sections if section is not None]
     titles = {section.id: section.title for section in kept}
@@ -344,19 +348,6 @@ def _checks(checks: Sequence[CheckRow]) -> Section:
         parts.append(Folded(say("checks.passed", n=len(passed)), [listed(passed)]))
     lead = say("checks.lead", n=len(passed), of=len(checks))
     return Section("checks", say("checks.title"), lead if checks else say("checks.none"), parts)
-
-
-def _untested(document: Document[Any, Any, Any]) -> Section:
-    names = not_tested(document)
-    parts: list[Part] = [Bullets(names)] if names else []
-    lead = say("untested.lead") if names else say("untested.none")
-    return Section("not-run", say("untested.title"), lead, parts, say("nav.untested"))
-
-
-def _limits(room: Room[Any]) -> Section:
-    listed = [say("limits.lower"), *room.document.limits, say("limits.again")]
-    parts: list[Part] = [Folded(say("limits.all", n=len(listed)), [Bullets(listed)])]
-    return Section("limits", say("limits.title"), say("limits.lead"), parts)
 
 
 def _legal(room: Room[Any], titles: Mapping[str, str]) -> Section:

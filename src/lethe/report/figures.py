@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lethe.evidence.document import Histogram
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.of_model import Epsilons
 from lethe.report.catalogue import say
@@ -23,7 +22,6 @@ from lethe.report.static_svg import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from lethe.report.of_model import ModelCandidate
@@ -37,19 +35,38 @@ def roc_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> 
 
     A band holds the whole curve at once, or, in findings without one, each point by itself.
     """
-    before, after = _curve(baseline), _curve(other)
-    known = [curve for curve in (before, after) if curve is not None]
+    import numpy as np
+
+    dashed: tuple[int, ...] = (5, 2)
+    sides = ((baseline, "before", dashed), (other, "after", ()))
+    known = [
+        (candidate.name, curve, colour, dashes)
+        for candidate, colour, dashes in sides
+        if candidate is not None and (curve := _curve(candidate)) is not None
+    ]
     if not known:
         return []
-    least = min(min(filter(None, curve["fpr"]), default=1e-3) for curve in known)
+    least = min(min(filter(None, curve["fpr"]), default=1e-3) for _, curve, _, _ in known)
     low = max(10.0 ** math.floor(math.log10(least) + 1e-9), 1e-5)
 
     def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(x="chart.fpr", y="chart.tpr")
         axes.plot([low, 1], [low, 1], color=COLOURS["muted"], lw=1, dashes=(1, 2))
         axes.annotate(say("chart.guess"), (low, low), (26, 4), textcoords="offset points")
-        _roc_line(axes, before, "before", low, (5, 2), slots.put(baseline.name if baseline else ""))
-        _roc_line(axes, after, "after", low, (), slots.put(other.name if other else ""))
+        for name, curve, colour, dashes in known:
+            fpr = np.asarray(curve["fpr"], float)
+            # A point for each place on the log axis: more would be bytes that nobody can see.
+            wanted = np.geomspace(low, 1, _POINTS)
+            keep = np.unique(np.clip(np.searchsorted(fpr, wanted), 0, len(fpr) - 1))
+            keep = keep[fpr[keep] > 0]
+            fpr = fpr[keep]
+            limits = ("band_low", "band_high") if "band_low" in curve else ("low", "high")
+            tpr, bottom, top = (
+                np.maximum(np.asarray(curve[key], float)[keep], low / 100)
+                for key in ("tpr", *limits)
+            )
+            axes.fill_between(fpr, bottom, top, color=COLOURS[colour], alpha=0.15, lw=0)
+            axes.plot(fpr, tpr, color=COLOURS[colour], lw=1.7, dashes=dashes, label=slots.put(name))
         axes.set_xscale("log")
         axes.set_yscale("log")
         decades = [tick for tick in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0) if tick >= low * 0.99]
@@ -67,35 +84,36 @@ def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> li
     """Distribution of the t-scores before and after; empty where none was computed."""
     import numpy as np
 
-    before, after = _histogram(baseline), _histogram(other)
-    known = [shape for shape in (before, after) if shape is not None]
+    filled: dict[str, Any] = {"fill": True, "alpha": 0.45, "lw": 0}
+    sides = ((other, "after", filled), (baseline, "before", {"lw": 1.6}))
+    known = [
+        (candidate.name, candidate.vulnerability.histogram, colour, style)
+        for candidate, colour, style in sides
+        if candidate and candidate.vulnerability and sum(candidate.vulnerability.histogram.counts)
+    ]
     if not known:
         return []
 
     def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(x="chart.t", y="chart.records")
-        filled: dict[str, Any] = {"fill": True, "alpha": 0.45, "lw": 0}
-        line: dict[str, Any] = {"lw": 1.6}
-        drawn = ((other, after, "after", filled), (baseline, before, "before", line))
-        for candidate, shape, colour, style in drawn:
-            if candidate is not None and shape is not None:
-                axes.stairs(
-                    np.maximum(shape.counts, 0.1),
-                    shape.edges,
-                    baseline=0.1,
-                    color=COLOURS[colour],
-                    label=slots.put(candidate.name),
-                    **style,
-                )
+        for name, shape, colour, style in known:
+            axes.stairs(
+                np.maximum(shape.counts, 0.1),
+                shape.edges,
+                baseline=0.1,
+                color=COLOURS[colour],
+                label=slots.put(name),
+                **style,
+            )
         axes.set_yscale("log")
-        most = max(max(shape.counts) for shape in known)
+        most = max(max(shape.counts) for _, shape, _, _ in known)
         ticks = [10**power for power in range(8) if 10**power <= most * 1.5]
         axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
         axes.set_ylim(0.7, most * 2.5)
         bins = [  # without the empty ones, so that the ends of the axis are cut
             shape.edges[at : at + 2]
-            for shape in known
+            for _, shape, _, _ in known
             for at, count in enumerate(shape.counts)
             if count > 0
         ]
@@ -174,41 +192,9 @@ def onion_chart(base: ModelCandidate) -> list[Chart]:
     return chart(say("chart.onion"), "onion", "onion-", say("chart.onion.label"), draw)
 
 
-def _curve(candidate: ModelCandidate | None) -> Mapping[str, Sequence[float]] | None:
-    attack = None if candidate is None else candidate.attacks.get(candidate.strongest_attack)
+def _curve(candidate: ModelCandidate) -> Mapping[str, Sequence[float]] | None:
+    attack = candidate.attacks.get(candidate.strongest_attack)
     return attack.roc if attack and len(attack.roc["fpr"]) > 1 else None
-
-
-def _roc_line(
-    axes: Axes,
-    curve: Mapping[str, Sequence[float]] | None,
-    colour: str,
-    low: float,
-    dashes: tuple[float, ...],
-    label: str,
-) -> None:
-    import numpy as np
-
-    if curve is None:
-        return
-    fpr = np.asarray(curve["fpr"], float)
-    # A point for each place on the log axis: more would be bytes that nobody can see.
-    wanted = np.geomspace(low, 1, _POINTS)
-    keep = np.unique(np.clip(np.searchsorted(fpr, wanted), 0, len(fpr) - 1))
-    keep = keep[fpr[keep] > 0]
-    fpr = fpr[keep]
-    limits = ("band_low", "band_high") if "band_low" in curve else ("low", "high")
-    tpr, bottom, top = (
-        np.maximum(np.asarray(curve[key], float)[keep], low / 100) for key in ("tpr", *limits)
-    )
-    axes.fill_between(fpr, bottom, top, color=COLOURS[colour], alpha=0.15, lw=0)
-    axes.plot(fpr, tpr, color=COLOURS[colour], lw=1.7, dashes=dashes, label=label)
-
-
-def _histogram(candidate: ModelCandidate | None) -> Histogram | None:
-    shown = candidate and candidate.vulnerability
-    shape = shown.histogram if shown else None
-    return shape if shape and sum(shape.counts) > 0 else None
 
 
 # How epsilon is spread over the records, where every record has one of its own.

@@ -284,9 +284,15 @@ def comparison_lines(comparison: Comparison, every: bool = False) -> list[str]:
         lines.append(say("diff.rule", before=old, after=new, **of))
     for proof in comparison.guarantees:
         known = {(True, False): "weaker", (False, True): "stronger", (True, True): "incomparable"}
-        moved = say(f"diff.{known.get((proof.weaker, proof.stronger), 'changed')}")
-        lines.append(say("diff.proof", name=proof.candidate, moved=moved))
-    return [*lines, _summary(counts[MOVED], len(counts[WITHIN]), len(counts[UNKNOWN]))]
+        how = say(f"diff.{known.get((proof.weaker, proof.stronger), 'changed')}")
+        lines.append(say("diff.proof", name=proof.candidate, moved=how))
+    moved, unknown = len(counts[MOVED]), len(counts[UNKNOWN])
+    compared, chance = moved + len(counts[WITHIN]), ""
+    differences = [change.difference for change in counts[MOVED] if change.difference is not None]
+    if differences:
+        chance = say("diff.chance", n=f"{compared * (1 - differences[0].confidence):.1f}")
+    summary = say("diff.summary", n=moved, of=compared, chance=chance, unknown=unknown)
+    return [*lines, summary]
 
 
 def _line(change: Change) -> str:
@@ -299,15 +305,6 @@ def _line(change: Change) -> str:
     gap = "" if change.difference is None else say("diff.gap", gap=shown)
     words = {"verdict": f"{change.verdict}{which}", "before": sides[0], "after": sides[1]}
     return say("diff.line", quantity=change.quantity, name=change.candidate, **words) + gap
-
-
-def _summary(moved: Sequence[Change], within: int, unknown: int) -> str:
-    compared = len(moved) + within
-    differences = [change.difference for change in moved if change.difference is not None]
-    chance = ""
-    if differences:
-        chance = say("diff.chance", n=f"{compared * (1 - differences[0].confidence):.1f}")
-    return say("diff.summary", n=len(moved), of=compared, chance=chance, unknown=unknown)
 
 
 def _short(value: object) -> str:

@@ -16,7 +16,6 @@ from lethe.evidence.of_language import (
     LanguageData,
     LanguageDetails,
     LanguageSection,
-    Pattern,
     TextAttack,
     TextGroup,
 )
@@ -35,7 +34,7 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
-from lethe.report.sections import Column, Folded, Part, Section, Table, Words, named, table
+from lethe.report.sections import Column, Folded, Part, Section, Words, named, table
 from lethe.report.severity import Worst, advantage, judged_rates, severity
 from lethe.report.static_svg import Slots, chart, figure_of_rows, interval
 
@@ -297,15 +296,11 @@ class Language(Room[LanguageCandidate]):
             shown = table(title, first, groups, ("texts", "share"), "language.head.")
             parts.append(Folded(title, [shown]))
         if result.patterns:
-            parts.append(self._patterns(result.patterns, most))
+            title, note = say("language.patterns"), say("language.patterns.note", n=grouped(most))
+            columns = ["members", "out=member", "others", "control_out=other"]
+            first, patterns = say("language.head.pattern"), named(result.patterns)
+            parts.append(table(title, first, patterns, columns, "language.head.", note))
         return parts
-
-    @staticmethod
-    def _patterns(patterns: Sequence[Pattern], n: int) -> Table:
-        title, note = say("language.patterns"), say("language.patterns.note", n=grouped(n))
-        columns = ("members", "out=member", "others", "control_out=other")
-        first = say("language.head.pattern")
-        return table(title, first, named(patterns), columns, "language.head.", note)
 
     def _canaries(self, listed: Sequence[CanaryRow]) -> list[Part]:
         canaries = self.section.canaries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -254,12 +254,9 @@ class Model(Room[ModelCandidate]):
         """Every attack at every FPR that any attack was measured at, the largest first."""
         listed = [row for other in self.document.candidates for row in other.attacks.values()]
         fprs = sorted({fpr for row in listed for fpr in row.tpr}, reverse=True)
-        columns: list[Column] = [
-            (say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr)) for fpr in fprs
-        ]
         titles = self.document.titles
         rows = [(titles.get(name, name), row) for name, row in candidate.attacks.items()]
-        return table(title, say("attack"), rows, [*columns, _AUC])
+        return table(title, say("attack"), rows, _columns_of_rates(fprs))
 
     def exposed(self) -> Section:
         parts: list[Part] = [*t_chart(self.base, self.put_forward)]
@@ -316,10 +313,6 @@ class Model(Room[ModelCandidate]):
     def _groups(self, base: ModelCandidate) -> list[Part]:
         parts: list[Part] = []
         if persons := base.persons:
-            columns: list[Column] = [
-                (say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr))
-                for fpr in persons.tpr
-            ]
             note = say(
                 "persons.note",
                 several=grouped(persons.with_several_records),
@@ -327,7 +320,8 @@ class Model(Room[ModelCandidate]):
                 most=grouped(persons.most_records),
             )
             rows, title = [(persons.attack, persons)], say("persons.table")
-            parts.append(table(title, say("attack"), rows, [*columns, _AUC], note=note))
+            columns = _columns_of_rates(persons.tpr)
+            parts.append(table(title, say("attack"), rows, columns, note=note))
         if base.slices:
             limits = [rule.limit for rule in self.rules if rule.metric == "tpr" and rule.group]
             shown = [
@@ -432,7 +426,10 @@ def _quantity(fpr: float | None) -> str:
     return "auc" if fpr is None else Rule("tpr", fpr, 0.0).quantity
 
 
-_AUC: Column = ("AUC", lambda one: auc(one.auc))
+def _columns_of_rates(fprs: Iterable[float]) -> list[Column]:
+    """The TPR at each FPR, and the AUC."""
+    rates = [(say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr)) for fpr in fprs]
+    return [*rates, ("AUC", lambda row: auc(row.auc))]
 
 
 def _rate(attack: Rates | Persons, fpr: float) -> Cell:

@@ -10,7 +10,6 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_vectors import (
     Beyond,
     Grouping,
-    Inference,
     Retrieved,
     Scored,
     SinglingOut,
@@ -219,17 +218,13 @@ def _attributes(further: Beyond, mine: Sequence[VectorCandidate]) -> list[Part]:
         )
         title, head = say("attribute.title", name=first.name), say("verify.head.option")
         parts.append(table(title, head, rows, columns, "attribute.head.", note))
-        parts.append(Facts(_beside(first), title=say("attribute.beside", name=first.name)))
+        beside = [(say("attribute.permuted"), str(share(first.permuted.balanced)))]
+        if first.raw is not None:
+            beside.append((say("attribute.raw"), str(share(first.raw.gain))))
+            beside.append((say("attribute.over_raw"), str(share(first.over_raw))))
+        parts.append(Facts(beside, title=say("attribute.beside", name=first.name)))
     parts += [Words(attribute.refused, "note") for attribute in further.attributes_refused]
     return parts
-
-
-def _beside(first: Inference) -> list[tuple[str, str]]:
-    rows = [(say("attribute.permuted"), str(share(first.permuted.balanced)))]
-    if first.raw is not None:
-        rows.append((say("attribute.raw"), str(share(first.raw.gain))))
-        rows.append((say("attribute.over_raw"), str(share(first.over_raw))))
-    return rows
 
 
 def _two_releases(links: TwoReleases | None) -> list[Part]:
