@@ -64,8 +64,6 @@ def explorer(name: str, records: ExploredRecords) -> str:
     """
     from lethe.report.page import CONTENT_POLICY, templates
 
-    lead, sentences = "explorer.js.", catalogue()["sentences"]  # the script joins them
-    words = {key.removeprefix(lead): sentences[key] for key in sentences if key.startswith(lead)}
     return (
         templates()
         .get_template("explorer.html.j2")
@@ -73,7 +71,7 @@ def explorer(name: str, records: ExploredRecords) -> str:
             name=name,
             content_policy=CONTENT_POLICY,
             packed=_packed(records),
-            words=json.dumps(words).replace("<", "\\u003c"),
+            words=json.dumps(_words()).replace("<", "\\u003c"),
         )
     )
 
@@ -87,6 +85,13 @@ def content_of(data: Dataset, pool: NDArray[np.bool_]) -> dict[str, NDArray[Any]
     plain = data.table or dict(zip(data.feature_names, data.features.T, strict=True))
     numbers = {} if data.classes else {"label": data.labels}
     return {name: values[pool] for name, values in {**plain, **numbers}.items()}
+
+
+def _words() -> dict[str, str]:
+    """The sentences that the script puts together."""
+    lead = "explorer.js."
+    sentences = catalogue()["sentences"]
+    return {key.removeprefix(lead): text for key, text in sentences.items() if key.startswith(lead)}
 
 
 def _packed(records: ExploredRecords) -> str:

@@ -85,7 +85,7 @@ class Rows(Room[C]):
         return attack  # it says what is known, which a title does not
 
     @cached_property
-    def charts(self) -> dict[str, list[Chart]]:
+    def charts(self) -> dict[str, Chart]:
         """Charts by name; made only on demand, since a terminal needs none."""
         return charts_of_data(self.figures, self.section, ids="t-")
 
@@ -264,7 +264,7 @@ class Quasi(Rows[TableCandidate]):
             for key in ("of_uniques", "of_rows"):
                 label = say(f"table.row.{key}", model=population.model, people=people)
                 rows.append((label, str(share(getattr(population, key)))))
-        parts: list[Part] = [*self.charts["pairs"]]
+        parts: list[Part] = [*self.charts.values()]
         subsets = [
             (", ".join(subset.columns), subset)
             for listed in section.uniqueness.subsets.values()
@@ -406,7 +406,7 @@ class Records(Rows[RecordCandidate]):
             note = say("records.calibrated.note", rate=percent(section.false_matches))
             note, lead = " ".join([note, *refused]), say("records.calibrated")
             folded.append(table(lead, first, sure, columns, heads, note))
-        return [*self.charts["facts"], Folded(title, folded)]
+        return [*self.charts.values(), Folded(title, folded)]
 
     def exposed(self) -> Section:
         section, parts = self.section, list[Part]()
@@ -523,7 +523,7 @@ class Synthetic(Rows[SyntheticCandidate]):
         columns = ["main", "control", "baseline", "excess", works]
         title, first = say("synthetic.table"), say("synthetic.head.attack")
         shown = table(title, first, rows, columns, "synthetic.head.", say("synthetic.note"))
-        return [*self.charts["rates"], shown]
+        return [*self.charts.values(), shown]
 
     def exposed(self) -> Section:
         lines = [(key, str(rows)) for key, rows in self.section.rows.items()]

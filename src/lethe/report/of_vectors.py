@@ -50,7 +50,7 @@ from lethe.report.sections import (
 )
 from lethe.report.severity import Worst
 from lethe.report.static_svg import charts_of_data
-from lethe.report.vectors_further import also_found, further_charts, further_parts
+from lethe.report.vectors_further import also_found, drawn, further_charts, further_parts
 
 _NEAR_ALL = 0.9  # a limit on every attacker at or above this says next to nothing
 
@@ -101,7 +101,7 @@ class Vectors(Room[VectorCandidate]):
         return self.named(f"{candidate.name.partition(': ')[0]}: {self.short_name(base)}")
 
     @cached_property
-    def charts(self) -> list[dict[str, list[Chart]]]:
+    def charts(self) -> list[dict[str, Chart]]:
         """Charts by name, of each model; made only on demand, since a terminal needs none."""
         return [
             charts_of_data(NAMED, model, f"{number}-") | further_charts(model, mine, f"{number}-")
@@ -163,7 +163,7 @@ class Vectors(Room[VectorCandidate]):
     def attacks(self) -> Sequence[Part]:
         parts: list[Part] = []
         for model, charts in zip(self.models, self.charts, strict=True):
-            parts += charts["sweep"]
+            parts += drawn(charts, "sweep")
             parts.append(Folded(self._title("vectors.attacks", model), self._tables(model)))
         for model, mine, charts in zip(self.models, self.mine, self.charts, strict=True):
             parts += further_parts(model.further, mine, charts)
@@ -259,7 +259,7 @@ class Vectors(Room[VectorCandidate]):
         title, note = self._title("vectors.levels", model), say("vectors.levels.note")
         return table(title, "sigma", rows, columns, "vectors.head.", note)
 
-    def _utility(self, model: VectorModel, charts: Mapping[str, list[Chart]]) -> list[Part]:
+    def _utility(self, model: VectorModel, charts: Mapping[str, Chart]) -> list[Part]:
         utility = model.utility
         if isinstance(utility, Refusal):
             return [Words(utility.reason, "note")]
@@ -273,7 +273,7 @@ class Vectors(Room[VectorCandidate]):
         title, head = self._title("vectors.utility", model), "vectors.head."
         rows: list[tuple[str, Any]] = [(f"{row.sigma:.4g}", row) for row in utility.levels]
         shown = table(title, "sigma", rows, columns, head, note)
-        parts: list[Part] = [*charts["utility"], shown]
+        parts: list[Part] = [*drawn(charts, "utility"), shown]
         if model.surface:
             columns = ["m=draws", "sqrt=effective", "lift", "mean=utility"]
             rows = [(f"{row.sigma:g}", row) for row in model.surface]
@@ -281,7 +281,7 @@ class Vectors(Room[VectorCandidate]):
             parts.append(table(title, "sigma", rows, columns, head, note))
         return parts
 
-    def _radii(self, model: VectorModel, charts: Mapping[str, list[Chart]]) -> list[Part]:
+    def _radii(self, model: VectorModel, charts: Mapping[str, Chart]) -> list[Part]:
         radii = model.radii
         near = [(metric, _apart(apart)) for metric, apart in model.geometry.items()]
         rms = f"{model.scale['rms']:.4g}"
@@ -295,7 +295,7 @@ class Vectors(Room[VectorCandidate]):
         title, first = self._title("vectors.radii", model), say("vectors.head.by")
         return [
             Words(say("vectors.radii.warning"), "warning"),
-            *charts["certified"],
+            *drawn(charts, "certified"),
             table(title, first, rows, columns, "vectors.head.", note),
             distances,
         ]

@@ -188,22 +188,23 @@ def charts_of_data(
     data: Any,
     prefix: str = "",
     ids: str = "v",
-) -> dict[str, list[Chart]]:
-    """The chart of each painter, by name, see `chart`; the catalogue has their titles.
+) -> dict[str, Chart]:
+    """The charts that `data` has something to draw for, by name; the catalogue has their titles.
 
     Args:
         painters: by name, a function of the data and the slots.
         prefix: of the names of the charts, as is `ids` of the ids in the page.
     """
     return {
-        name: chart(
+        name: drawn
+        for name, draw in painters.items()
+        for drawn in chart(
             say(f"chart.{name}"),
             f"{prefix}{name}",
             f"{ids}{prefix}{name}-",
             say(f"chart.{name}.label"),
             partial(draw, data),
         )
-        for name, draw in painters.items()
     }
 
 

@@ -42,10 +42,15 @@ _TICKS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 def further_charts(
     model: VectorModel, mine: Sequence[VectorCandidate], prefix: str
-) -> dict[str, list[Chart]]:
+) -> dict[str, Chart]:
     """Figures of what was asked for beyond the attack, by name."""
     charts = charts_of_data({"det": det}, mine[0].verification if mine else None, prefix)
     return charts | charts_of_data({"matched": matched}, model.further.singling_out, prefix)
+
+
+def drawn(charts: Mapping[str, Chart], *names: str) -> list[Chart]:
+    """Those of the named charts that there are."""
+    return [charts[name] for name in names if name in charts]
 
 
 def det(found: Scored | None, slots: Slots) -> Figure | None:
@@ -100,12 +105,12 @@ def matched(curves: SinglingOut | None, slots: Slots) -> Figure | None:
 
 
 def further_parts(
-    further: Beyond, mine: Sequence[VectorCandidate], charts: Mapping[str, Sequence[Chart]]
+    further: Beyond, mine: Sequence[VectorCandidate], charts: Mapping[str, Chart]
 ) -> list[Part]:
     """Everything of one model that was asked for beyond the attack; nothing where nothing was."""
     parts: list[Part] = []
     if mine and mine[0].verification:
-        parts += [*charts["det"], *charts["matched"], _options(mine)]
+        parts += [*drawn(charts, "det", "matched"), _options(mine)]
         details = _verification(further, mine[0].verification)
         parts.append(Folded(say("verify.details"), details))
     parts += _attributes(further, mine)
