@@ -188,8 +188,8 @@ def source(reproduction: Mapping[str, Any], manifest: Mapping[str, Any]) -> list
     versions = reproduction.get("versions") or {}
     version = manifest.get("versions", {}).get("lethe-privacy") or versions.get("lethe-privacy")
     run = run_id(manifest)
-    told = version and say("page.version", version=version), run and say("page.run", run=run)
-    return [part for part in (date, *told) if part]
+    parts = date, version and say("page.version", version=version), run and say("page.run", run=run)
+    return [part for part in parts if part]
 
 
 def run_id(manifest: Mapping[str, Any]) -> str:

@@ -366,6 +366,4 @@ def _bound(row: CanaryRow, form: str) -> Cell:
 
 def _low(limit: Measured | None) -> Cell:
     """A lower limit on epsilon."""
-    if isinstance(limit, Refusal):
-        return Cell("refused", reason=limit.reason)
-    return Cell("none") if limit is None else amount(limit.low)
+    return amount(limit.low if isinstance(limit, Estimate) else limit)

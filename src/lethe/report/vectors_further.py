@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lethe.report.of_vectors import VectorCandidate
 
 _STYLES = (("before", "solid"), ("after", "dashed"), ("ink", "chain"), ("muted", "dotted"))
-_TICKS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
+_TICKS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 
 def further_charts(
@@ -77,9 +77,8 @@ def det(found: Scored | None, slots: Slots) -> Figure | None:
         axes.plot(x, lines[0], color=COLOURS[colour], dashes=DASHES[dashes], label=row.name)
     axes.plot([place(low), place(high)], [place(high), place(low)], color=COLOURS["muted"], lw=0.8)
     axes.plot([place(low), 0], [place(low), 0], color=COLOURS["muted"], lw=0.6)
-    inside = [tick for tick in _TICKS if low <= tick <= high]
     for setter in (axes.set_xticks, axes.set_yticks):
-        setter([place(tick) for tick in inside], [percent(tick) for tick in inside])
+        setter([place(tick) for tick in _TICKS], [percent(tick) for tick in _TICKS])
     axes.set_xlim(place(low), place(0.6))
     axes.set_ylim(place(low), place(high))
     return figure
