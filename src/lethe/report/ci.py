@@ -44,10 +44,8 @@ def _add_case(suite: ET.Element, one: Judged, title: str) -> None:
     name = _clean(f"{one.rule} on {one.candidate}{label}")
     case = ET.SubElement(suite, "testcase", name=name, classname=f"lethe.{title}", time="0")
     words = _clean(one.words)
-    if one.outcome == FAIL:
-        ET.SubElement(case, "failure", message=words, type=FAIL).text = words
-    elif one.outcome == UNDECIDED:
-        ET.SubElement(case, "error", message=words, type=UNDECIDED).text = words
+    if tag := {FAIL: "failure", UNDECIDED: "error"}.get(one.outcome):
+        ET.SubElement(case, tag, message=words, type=one.outcome).text = words
     elif one.outcome == NOT_TESTED:
         ET.SubElement(case, "skipped", message=words)
     ET.SubElement(case, "system-out").text = words if not one.why else _clean(f"{words} {one.why}")

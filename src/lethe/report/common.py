@@ -10,7 +10,7 @@ from lethe.evidence.document import CandidateRow, CheckRow, Document, GuaranteeR
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
 from lethe.report.catalogue import legal, questions, say, term
-from lethe.report.context_fields import Group, groups, run_facts
+from lethe.report.context_fields import NOT_PROVIDED, Group, groups, run_facts
 from lethe.report.first_screen import Room
 from lethe.report.numbers import (
     Cell,
@@ -75,7 +75,7 @@ def _twenty_fields(
         blocks: fields that people fill in, by group.
         titles: title of every section of this report, by id.
     """
-    missing = {block.key: sum(not given for _, _, given in block.rows) for block in blocks}
+    missing = {block.key: sum(not text for _, text in block.rows) for block in blocks}
     proven = any(row.guarantee.proven for row in document.guarantees)
     rows: list[Row] = []
     for number, (sections, group) in enumerate(_FIELDS, start=1):
@@ -121,6 +121,10 @@ def room_of(document: Mapping[str, Any]) -> Room[Any]:
 
 def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
     """Everything below the first screen, in order."""
+    names = not_tested(room.document)
+    untested = say("untested.lead" if names else "untested.none"), [Bullets(names)] * bool(names)
+    listed = [say("limits.lower"), *room.document.limits, say("limits.again")]
+    every, limits = say("limits.all", n=len(listed)), [Bullets(listed)]
     sections = [
         _rules(room),
         _attacks(room),
@@ -128,8 +132,8 @@ def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
         _options(room),
         _proven(room),
         _checks(room.document.checks),
-        _untested(room.document),
-        _limits(room),
+        Section("not-run", say("untested.title"), *untested, say("nav.untested")),
+        Section("limits", say("limits.title"), say("limits.lead"), [Folded(every, limits)]),
     ]
     kept = [section for section in sections if section is not None]
     titles = {section.id: section.title for section in kept}
@@ -346,19 +350,6 @@ def _checks(checks: Sequence[CheckRow]) -> Section:
     return Section("checks", say("checks.title"), lead if checks else say("checks.none"), parts)
 
 
-def _untested(document: Document[Any, Any, Any]) -> Section:
-    names = not_tested(document)
-    parts: list[Part] = [Bullets(names)] if names else []
-    lead = say("untested.lead") if names else say("untested.none")
-    return Section("not-run", say("untested.title"), lead, parts, say("nav.untested"))
-
-
-def _limits(room: Room[Any]) -> Section:
-    listed = [say("limits.lower"), *room.document.limits, say("limits.again")]
-    parts: list[Part] = [Folded(say("limits.all", n=len(listed)), [Bullets(listed)])]
-    return Section("limits", say("limits.title"), say("limits.lead"), parts)
-
-
 def _legal(room: Room[Any], titles: Mapping[str, str]) -> Section:
     heads = [say(f"legal.{key}") for key in ("source", "asks", "here", "people")]
     rows = [(name, [filled(cell, titles) for cell in cells]) for name, cells in legal().items()]
@@ -383,9 +374,9 @@ def _legal(room: Room[Any], titles: Mapping[str, str]) -> Section:
     )
 
 
-def _given(rows: Sequence[tuple[str, str, bool]], title: str = "") -> Facts:
-    absent = frozenset(label for label, _, given in rows if not given)
-    return Facts([(label, text) for label, text, _ in rows], absent, title)
+def _given(rows: Sequence[tuple[str, str]], title: str = "") -> Facts:
+    absent = frozenset(label for label, text in rows if not text)
+    return Facts([(label, text or NOT_PROVIDED) for label, text in rows], absent, title)
 
 
 def _appendix(
@@ -393,7 +384,7 @@ def _appendix(
 ) -> list[Section]:
     document = room.plain
     blocks = groups(document, manifest)
-    absent = sum(not given for block in blocks for _, _, given in block.rows)
+    absent = sum(not text for block in blocks for _, text in block.rows)
     parts: list[Part] = [_given(block.rows, block.title) for block in blocks]
     rows = _twenty_fields(blocks, room.document, titles)
     heads = [say(f"fields.{key}") for key in ("field", "where", "missing")]

@@ -5,6 +5,7 @@ A field that nobody filled in is printed as "not provided", never left out.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,10 +86,10 @@ _RUN_FACTS = ("created", "finished", "wall_seconds", "command", "machine", "vers
 
 @dataclass(frozen=True)
 class Group:
-    """One block of context fields: rows of label, text, and whether someone filled it in."""
+    """One block of context fields: rows of label and text, which is empty where nobody gave one."""
 
     key: str
-    rows: list[tuple[str, str, bool]]
+    rows: list[tuple[str, str]]
 
     @property
     def title(self) -> str:
@@ -109,9 +110,8 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
             given[name] = text
     blocks = []
     for group, keys in CONTEXT_FIELDS.items():
-        texts = [(say(f"field.{key}"), given.pop(key, "")) for key in keys]
-        blocks.append(Group(group, [_row(label, text) for label, text in texts]))
-    rest = [(name.replace("_", " "), text, True) for name, text in given.items() if text]
+        blocks.append(Group(group, [(say(f"field.{key}"), given.pop(key, "")) for key in keys]))
+    rest = [(name.replace("_", " "), text) for name, text in given.items() if text]
     return [*blocks, Group("further", rest)] if rest else blocks
 
 
@@ -120,30 +120,20 @@ def given(context: Mapping[str, Any], field: str) -> str:
     return {name: plain(item) for name, item in _flat(context)}.get(field, "")
 
 
-def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Time, machine and command of the run: these come from the manifest alone."""
     runs = [run for run in manifest.get("runs") or () if isinstance(run, Mapping)]
     last = {**manifest, **(runs[-1] if runs else {})}
     if "wall_seconds" not in last:
-        last["wall_seconds"] = _seconds(last.get("started"), last.get("finished"))
+        with contextlib.suppress(TypeError, ValueError):  # a time is missing
+            ends: Sequence[Any] = (last.get("started"), last.get("finished"))
+            started, finished = map(datetime.fromisoformat, ends)
+            last["wall_seconds"] = (finished - started).total_seconds()
     if isinstance(last.get("command"), (list, tuple)):
         last["command"] = " ".join(map(str, last["command"]))
     rest = {name: item for name, item in manifest.items() if name not in (*_RUN_FACTS, "runs")}
     known = [(say(f"run.{key}"), plain(last.get(key))) for key in _RUN_FACTS]
-    return [_row(label, text) for label, text in (*known, *facts(rest))]
-
-
-def _row(label: str, text: str) -> tuple[str, str, bool]:
-    return label, text or NOT_PROVIDED, bool(text)
-
-
-def _seconds(started: Any, finished: Any) -> float | None:
-    """Between two times of ISO 8601; None where one is missing."""
-    try:
-        passed = datetime.fromisoformat(finished) - datetime.fromisoformat(started)
-    except (TypeError, ValueError):
-        return None
-    return passed.total_seconds()
+    return [*known, *facts(rest)]
 
 
 def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -170,19 +160,14 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
             )
             for rule in document["rules"]
         ),
-        **_of_this_audit(document),
     }
-    return {key: plain(item) for key, item in known.items()}
-
-
-def _of_this_audit(document: Mapping[str, Any]) -> dict[str, str]:
-    """What the tool itself knows about the personal data that the audit used and keeps."""
+    # The personal data that the audit used and keeps.
     count, kept = len(document["records"]["exposed"]), document["records"]["kept"]
-    told = {"redaction": say("known.listed" if kept else "known.none_listed", n=count)}
+    known["redaction"] = say("known.listed" if kept else "known.none_listed", n=count)
     if not document.get("queries"):
-        told["audit_personal_data"] = say("known.personal_data")
-        told["retention"] = say("known.retention")
-    return told
+        known["audit_personal_data"] = say("known.personal_data")
+        known["retention"] = say("known.retention")
+    return {key: plain(item) for key, item in known.items()}
 
 
 def _flat(context: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -203,11 +188,8 @@ def source(reproduction: Mapping[str, Any], manifest: Mapping[str, Any]) -> list
     versions = reproduction.get("versions") or {}
     version = manifest.get("versions", {}).get("lethe-privacy") or versions.get("lethe-privacy")
     run = run_id(manifest)
-    return [
-        *([date] if date else []),
-        *([say("page.version", version=version)] if version else []),
-        *([say("page.run", run=run)] if run else []),
-    ]
+    parts = date, version and say("page.version", version=version), run and say("page.run", run=run)
+    return [part for part in parts if part]
 
 
 def run_id(manifest: Mapping[str, Any]) -> str:

@@ -11,16 +11,7 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.of_vectors import VectorModel
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
-from lethe.report.static_svg import (
-    COLOURS,
-    DASHES,
-    MARGINS,
-    SIZE,
-    Slots,
-    band,
-    legend,
-    new_axes,
-)
+from lethe.report.static_svg import COLOURS, DASHES, Slots, band, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +21,7 @@ if TYPE_CHECKING:
 def decay(model: VectorModel, slots: Slots) -> Figure | None:
     """Top-1, Top-5 and Top-10 by noise, a random guess, and the limit that is proven of Top-1."""
     levels, chance = model.levels, model.attacks[0].chance.top[1]
-    figure, axes = new_axes(*SIZE, MARGINS)
+    figure, axes = new_axes(y="chart.sweep.y")
     places = _places(axes, [level.sigma for level in levels])
     for k, colour, dashes in ((1, "before", "solid"), (5, "after", "dashed"), (10, "ink", "chain")):
         top = [level.top[k] for level in levels]
@@ -44,8 +35,12 @@ def decay(model: VectorModel, slots: Slots) -> Figure | None:
         axes.plot(places, bounds, color=COLOURS["ink"], lw=1.4, dashes=broken, label=label)
     dotted, label = DASHES["dotted"], say("chart.sweep.chance")
     axes.axhline(chance, color=COLOURS["muted"], lw=1, dashes=dotted, label=label)
-    _log_shares(axes)
-    legend(axes, y="chart.sweep.y")
+    axes.set_yscale("log")
+    low = max(axes.get_ylim()[0], 1e-9)
+    decades = [10.0**at for at in range(math.floor(math.log10(low)), 1)]
+    axes.set_yticks(decades, [percent(share) for share in decades])
+    axes.minorticks_off()
+    axes.set_ylim(low / 4, 1.3)
     return figure
 
 
@@ -55,7 +50,7 @@ def utility(model: VectorModel, slots: Slots) -> Figure | None:
     if isinstance(utilities, Refusal):
         return None
     levels = utilities.levels
-    figure, axes = new_axes(*SIZE, MARGINS)
+    figure, axes = new_axes()
     places = _places(axes, [level.sigma for level in levels])
     if utilities.smoothed is not None:
         smoothed = [utilities.smoothed] * len(levels)
@@ -84,7 +79,7 @@ def certified(model: VectorModel, slots: Slots) -> Figure | None:
     radii = model.radii
     if isinstance(radii, Refusal) or not radii.accuracy:
         return None
-    figure, axes = new_axes(*SIZE, MARGINS)
+    figure, axes = new_axes(x="chart.certified.x", y="chart.certified.y")
     styles = itertools.product(("solid", "dashed", "chain"), ("ink", "before", "after"))
     for (name, shares), (dashes, colour) in zip(radii.accuracy.items(), styles, strict=False):
         axes.plot(
@@ -96,7 +91,6 @@ def certified(model: VectorModel, slots: Slots) -> Figure | None:
             label=say("radii.closed") if name == "closed form" else say("radii.draws", sigma=name),
         )
     axes.set_ylim(0, 1)
-    legend(axes, x="chart.certified.x", y="chart.certified.y")
     return figure
 
 
@@ -120,13 +114,3 @@ def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:
     axes.set_xticks([place for place, _ in labels], [word for _, word in labels])
     axes.set_xlabel(say("chart.sigma"))
     return places
-
-
-def _log_shares(axes: Axes) -> None:
-    """A logarithmic axis of shares, from the decade below the least of them."""
-    axes.set_yscale("log")
-    low = max(axes.get_ylim()[0], 1e-9)
-    decades = [10.0**at for at in range(math.floor(math.log10(low)), 1)]
-    axes.set_yticks(decades, [percent(share) for share in decades])
-    axes.minorticks_off()
-    axes.set_ylim(low / 4, 1.3)

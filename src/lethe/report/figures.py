@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lethe.evidence.document import Histogram
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.of_model import Epsilons
 from lethe.report.catalogue import say
@@ -15,18 +14,14 @@ from lethe.report.sections import Chart, Part, Words
 from lethe.report.static_svg import (
     COLOURS,
     DASHES,
-    MARGINS,
-    SIZE,
     Slots,
     chart,
     figure_of_rows,
     interval,
-    legend,
     new_axes,
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from lethe.report.of_model import ModelCandidate
@@ -35,23 +30,43 @@ _POINTS = 90
 _MOST_GROUPS = 20
 
 
-def roc_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Chart | None:
-    """Log-log ROC of the strongest attack before and after, with bands; None without a curve.
+def roc_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> list[Chart]:
+    """Log-log ROC of the strongest attack before and after, with bands; empty without a curve.
 
     A band holds the whole curve at once, or, in findings without one, each point by itself.
     """
-    before, after = _curve(baseline), _curve(other)
-    known = [curve for curve in (before, after) if curve is not None]
+    import numpy as np
+
+    dashed: tuple[int, ...] = (5, 2)
+    sides = ((baseline, "before", dashed), (other, "after", ()))
+    known = [
+        (candidate.name, curve, colour, dashes)
+        for candidate, colour, dashes in sides
+        if candidate is not None and (curve := _curve(candidate)) is not None
+    ]
     if not known:
-        return None
-    low = min(map(_smallest, known))
+        return []
+    least = min(min(filter(None, curve["fpr"]), default=1e-3) for _, curve, _, _ in known)
+    low = max(10.0 ** math.floor(math.log10(least) + 1e-9), 1e-5)
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = new_axes(*SIZE, MARGINS)
+        figure, axes = new_axes(x="chart.fpr", y="chart.tpr")
         axes.plot([low, 1], [low, 1], color=COLOURS["muted"], lw=1, dashes=(1, 2))
         axes.annotate(say("chart.guess"), (low, low), (26, 4), textcoords="offset points")
-        _roc_line(axes, before, "before", low, (5, 2), slots.put(baseline.name if baseline else ""))
-        _roc_line(axes, after, "after", low, (), slots.put(other.name if other else ""))
+        for name, curve, colour, dashes in known:
+            fpr = np.asarray(curve["fpr"], float)
+            # A point for each place on the log axis: more would be bytes that nobody can see.
+            wanted = np.geomspace(low, 1, _POINTS)
+            keep = np.unique(np.clip(np.searchsorted(fpr, wanted), 0, len(fpr) - 1))
+            keep = keep[fpr[keep] > 0]
+            fpr = fpr[keep]
+            limits = ("band_low", "band_high") if "band_low" in curve else ("low", "high")
+            tpr, bottom, top = (
+                np.maximum(np.asarray(curve[key], float)[keep], low / 100)
+                for key in ("tpr", *limits)
+            )
+            axes.fill_between(fpr, bottom, top, color=COLOURS[colour], alpha=0.15, lw=0)
+            axes.plot(fpr, tpr, color=COLOURS[colour], lw=1.7, dashes=dashes, label=slots.put(name))
         axes.set_xscale("log")
         axes.set_yscale("log")
         decades = [tick for tick in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0) if tick >= low * 0.99]
@@ -60,44 +75,49 @@ def roc_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> 
         axes.minorticks_off()
         axes.set_xlim(low, 1)
         axes.set_ylim(low, 1)
-        legend(axes, x="chart.fpr", y="chart.tpr")
         return figure
 
     return chart(say("chart.roc"), "roc", "roc-", say("chart.roc.label"), draw)
 
 
-def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Chart | None:
-    """Distribution of the t-scores before and after; None where none was computed."""
+def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> list[Chart]:
+    """Distribution of the t-scores before and after; empty where none was computed."""
     import numpy as np
 
-    before, after = _histogram(baseline), _histogram(other)
-    known = [shape for shape in (before, after) if shape is not None]
+    filled: dict[str, Any] = {"fill": True, "alpha": 0.45, "lw": 0}
+    sides = ((other, "after", filled), (baseline, "before", {"lw": 1.6}))
+    known = [
+        (candidate.name, candidate.vulnerability.histogram, colour, style)
+        for candidate, colour, style in sides
+        if candidate and candidate.vulnerability and sum(candidate.vulnerability.histogram.counts)
+    ]
     if not known:
-        return None
+        return []
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = new_axes(*SIZE, MARGINS)
-        filled: dict[str, Any] = {"fill": True, "alpha": 0.45, "lw": 0}
-        line: dict[str, Any] = {"lw": 1.6}
-        drawn = ((other, after, "after", filled), (baseline, before, "before", line))
-        for candidate, shape, colour, style in drawn:
-            if candidate is not None and shape is not None:
-                axes.stairs(
-                    np.maximum(shape.counts, 0.1),
-                    shape.edges,
-                    baseline=0.1,
-                    color=COLOURS[colour],
-                    label=slots.put(candidate.name),
-                    **style,
-                )
+        figure, axes = new_axes(x="chart.t", y="chart.records")
+        for name, shape, colour, style in known:
+            axes.stairs(
+                np.maximum(shape.counts, 0.1),
+                shape.edges,
+                baseline=0.1,
+                color=COLOURS[colour],
+                label=slots.put(name),
+                **style,
+            )
         axes.set_yscale("log")
-        most = max(max(shape.counts) for shape in known)
+        most = max(max(shape.counts) for _, shape, _, _ in known)
         ticks = [10**power for power in range(8) if 10**power <= most * 1.5]
         axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
         axes.set_ylim(0.7, most * 2.5)
-        axes.set_xlim(*_filled_range(known))
-        legend(axes, x="chart.t", y="chart.records")
+        bins = [  # without the empty ones, so that the ends of the axis are cut
+            shape.edges[at : at + 2]
+            for _, shape, _, _ in known
+            for at, count in enumerate(shape.counts)
+            if count > 0
+        ]
+        axes.set_xlim(min(low for low, _ in bins), max(high for _, high in bins))
         return figure
 
     return chart(say("chart.ts"), "exposure", "t-", say("chart.ts"), draw)
@@ -105,7 +125,7 @@ def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Ch
 
 def group_chart(
     before: ModelCandidate, after: ModelCandidate | None, limit: float | None
-) -> Chart | None:
+) -> list[Chart]:
     """Members recognised in each group, before and after; the most exposed on top.
 
     Args:
@@ -131,21 +151,21 @@ def group_chart(
         if isinstance(rate, Estimate) and rate.value is not None
     ]
     if not rows:
-        return None
+        return []
     rows.sort(key=lambda row: -getattr(row[1][0], "value", 0.0))
     series = [("before", "s", before.name)]
     if after is not None and any(isinstance(later, Estimate) for _, (_, later) in rows):
         series.append(("after", "o", after.name))
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = figure_of_rows([slots.put(name) for name, _ in rows[:_MOST_GROUPS]])
+        names = [slots.put(name) for name, _ in rows[:_MOST_GROUPS]]
+        figure, axes = figure_of_rows(names, f"chart.groups.{key}")
         for at, (colour, marker, name) in enumerate(series):
             shift = 0.15 - 0.3 * at if len(series) > 1 else 0.0
             for place, (_, estimates) in enumerate(rows[:_MOST_GROUPS]):
                 label = "" if place else slots.put(name)
                 interval(axes, shift - place, estimates[at], colour, marker, label)
         axes.xaxis.set_major_formatter(lambda value, _: percent(value))
-        axes.set_xlabel(say(f"chart.groups.{key}"))
         if limit is not None:
             label = say("chart.limit", limit=percent(limit))
             axes.axvline(limit, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"], label=label)
@@ -154,78 +174,27 @@ def group_chart(
     return chart(say("chart.groups"), "groups", "groups-", say("chart.groups.label"), draw)
 
 
-def onion_chart(base: ModelCandidate) -> Chart | None:
-    """Exposure of the records that remain after each round of removal; None without a round."""
+def onion_chart(base: ModelCandidate) -> list[Chart]:
+    """Exposure of the records that remain after each round of removal."""
     layers = [(say("onion.whole"), base.vulnerability and base.vulnerability.top_t)]
     for row in base.onion:
         counts = {"removed": grouped(row.removed), "newly": grouped(row.newly_exposed)}
         layers.append((say("onion.layer", **counts), row.top_t))
-    if len(layers) < 2:
-        return None
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = figure_of_rows([name for name, _ in layers])
+        figure, axes = figure_of_rows([name for name, _ in layers], "chart.onion.x")
         axes.axvline(0, color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
         for place, (_, exposure) in enumerate(layers):
             if isinstance(exposure, Estimate):
                 interval(axes, -place, exposure, "after" if place else "before", "o")
-        axes.set_xlabel(say("chart.onion.x"))
         return figure
 
     return chart(say("chart.onion"), "onion", "onion-", say("chart.onion.label"), draw)
 
 
-def _curve(candidate: ModelCandidate | None) -> Mapping[str, Sequence[float]] | None:
-    attack = None if candidate is None else candidate.attacks.get(candidate.strongest_attack)
+def _curve(candidate: ModelCandidate) -> Mapping[str, Sequence[float]] | None:
+    attack = candidate.attacks.get(candidate.strongest_attack)
     return attack.roc if attack and len(attack.roc["fpr"]) > 1 else None
-
-
-def _smallest(curve: Mapping[str, Sequence[float]]) -> float:
-    positive = [fpr for fpr in curve["fpr"] if fpr > 0]
-    return max(10.0 ** math.floor(math.log10(min(positive, default=1e-3)) + 1e-9), 1e-5)
-
-
-def _roc_line(
-    axes: Axes,
-    curve: Mapping[str, Sequence[float]] | None,
-    colour: str,
-    low: float,
-    dashes: tuple[float, ...],
-    label: str,
-) -> None:
-    import numpy as np
-
-    if curve is None:
-        return
-    fpr = np.asarray(curve["fpr"], float)
-    # A point for each place on the log axis: more would be bytes that nobody can see.
-    wanted = np.geomspace(low, 1, _POINTS)
-    keep = np.unique(np.clip(np.searchsorted(fpr, wanted), 0, len(fpr) - 1))
-    keep = keep[fpr[keep] > 0]
-    fpr = fpr[keep]
-    limits = ("band_low", "band_high") if "band_low" in curve else ("low", "high")
-    tpr, bottom, top = (
-        np.maximum(np.asarray(curve[key], float)[keep], low / 100) for key in ("tpr", *limits)
-    )
-    axes.fill_between(fpr, bottom, top, color=COLOURS[colour], alpha=0.15, lw=0)
-    axes.plot(fpr, tpr, color=COLOURS[colour], lw=1.7, dashes=dashes, label=label)
-
-
-def _histogram(candidate: ModelCandidate | None) -> Histogram | None:
-    shown = candidate and candidate.vulnerability
-    shape = shown.histogram if shown else None
-    return shape if shape and sum(shape.counts) > 0 else None
-
-
-def _filled_range(known: Sequence[Histogram]) -> tuple[float, float]:
-    """The part of the axis where some record lies; empty bins at the ends are cut."""
-    filled = [
-        shape.edges[at : at + 2]
-        for shape in known
-        for at, count in enumerate(shape.counts)
-        if count > 0
-    ]
-    return min(low for low, _ in filled), max(high for _, high in filled)
 
 
 # How epsilon is spread over the records, where every record has one of its own.
@@ -238,13 +207,11 @@ def epsilon_chart(name: str, found: Epsilons, at: int) -> list[Part]:
     title = say("epsilons.title", name=name)
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = new_axes(*SIZE, MARGINS)
+        figure, axes = new_axes(x="chart.epsilon", y="chart.records")
         axes.stairs(found.counts, found.edges, fill=True, color=COLOURS["after"], lw=0)
         axes.set_xlim(0, found.edges[-1])
         axes.set_ylim(0, None)
-        legend(axes, x="chart.epsilon", y="chart.records")
         return figure
 
     label = f"{title}. {said}"
-    drawn = chart(title, f"epsilons-{at}", f"epsilon{at}-", label, draw)
-    return [Words(said), *([drawn] if drawn else [])]
+    return [Words(said), *chart(title, f"epsilons-{at}", f"epsilon{at}-", label, draw)]

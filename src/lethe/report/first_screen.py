@@ -41,15 +41,13 @@ from lethe.report.severity import (
     Outcome,
     Place,
     Worst,
-    advantage,
     outcome,
     rule_in_words,
     severity,
 )
 from lethe.report.utility import Utility
 
-_MOST_RULES = 2  # in words on the first screen
-_MOST_UNTESTED = 2
+_MOST_NAMED = 2  # rules, doubts or attacks in a sentence
 NOT_MET = ("fail", "not-enough-evidence", "not-tested")
 
 
@@ -137,6 +135,7 @@ class Room(abc.ABC, Generic[C]):
     attacks_head: str = "attacks"
     none_fits: str = "tried.none"
     planted: str = ""  # the quantity of `share_of` in planted leaks; "" = the share is counted
+    criteria: Mapping[str, str] = {"": "inference"}  # by how the name of an attack begins
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.plain, self.findings = plain, Findings.from_json(plain)
@@ -267,7 +266,7 @@ class Room(abc.ABC, Generic[C]):
         others = [] if self.judged is None else met_by(self.findings, self.judged.name)
         if self.utility.name == say("utility.counts"):
             others.append(say("notes.counts", what=self.document.frontier.utility))
-        return [*others, *[few(doubts, _MOST_RULES, " ")] * bool(doubts), *self.proof_notes]
+        return [*others, *[few(doubts, _MOST_NAMED, " ")] * bool(doubts), *self.proof_notes]
 
     @property
     def meeting(self) -> list[Any]:
@@ -303,21 +302,35 @@ class Room(abc.ABC, Generic[C]):
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""
-        return "inference"
+        return next(kind for name, kind in self.criteria.items() if attack.startswith(name))
 
     def words(self) -> Sequence[str]:
         """The findings in plain sentences; may be empty."""
-        return ()
+        return getattr(self.section, "words", None) or ()
 
     def seen(self, candidate: C) -> float | None:
         """The smallest planted leak distinguished from chance; None where none was."""
         return smallest_seen(candidate.plants or (), self.planted, self.chance)
 
-    def blind(self, candidate: C | None) -> bool:
+    def level(self, candidate: C) -> str:
+        """Severity of the share of a candidate."""
+        return severity(self.share_of(candidate), self.chance)
+
+    def blind(self, candidate: C) -> bool:
         """Whether nothing was shown above chance, and no planted leak would have been."""
-        if candidate is None or not self.planted or self.seen(candidate) is not None:
-            return False
-        return severity_of(self, candidate) == "not-above-chance"
+        unseen = self.planted and self.seen(candidate) is None
+        return bool(unseen) and self.level(candidate) == "not-above-chance"
+
+    def interval(self, found: Estimate) -> str:
+        """``95 % interval 6.3 to 8.5 %``; empty for a share that was counted.
+
+        Limits with a higher confidence hold for several attacks at once at the audit's confidence.
+        """
+        words = range_words(found)
+        if not words or found.value is None:
+            return ""
+        confidence = self.document.reproduction.get("confidence", found.confidence)
+        return say("first.interval", confidence=percent(confidence), range=words)
 
     @abc.abstractmethod
     def worst(self, candidate: C | None) -> Worst:
@@ -409,8 +422,8 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         cards=[
             Card(say("card.released"), large, lines),
             Card(say("card.worst"), worst.short, [*beside, worst.by, on], worst.level),
-            room.tried() or _tried(room),
-            _remaining(room),
+            room.tried() or Card(say("card.tried"), *_tried(room)),
+            Card(say("card.remaining"), *_remaining(room)),
         ],
         chart=chart or room.chart(),
         options=options_table(room) if document.candidates else room.beside(),
@@ -442,18 +455,6 @@ def share_sentence(share_now: Measured | None, chance: float) -> tuple[str, str,
     return words, range_words(share_now) if value is not None else "", guess
 
 
-def interval_sentence(room: Room[Any], found: Estimate) -> str:
-    """``95 % interval 6.3 to 8.5 %``; empty for a share that was counted.
-
-    Limits with a higher confidence hold for several attacks at once at the audit's confidence.
-    """
-    words = range_words(found)
-    if not words or found.value is None:
-        return ""
-    confidence = room.document.reproduction.get("confidence", found.confidence)
-    return say("first.interval", confidence=percent(confidence), range=words)
-
-
 def options_table(room: Room[Any]) -> Table:
     """Every option with its risk and its paired utility loss."""
     best = room.recommended
@@ -466,9 +467,8 @@ def options_table(room: Room[Any]) -> Table:
         marked.append(Mark(limit, option is best))
         proven = label(room.proofs(option.name), room.fpr)
         marks = [proven] + [say("label.recommended")] * (option is best)
-        cells: list[Cell | str] = [", ".join(marks), share(risk)]
-        cells.append(room.utility.loss_cell(option.utility_loss))
-        rows.append((option.name, cells))
+        lost = room.utility.loss_cell(option.utility_loss)
+        rows.append((option.name, [", ".join(marks), share(risk), lost]))
     keys = ("options.option", "options.label", room.risk_head)
     heads = [*map(say, keys), room.utility.lost]
     return Table(say("options.table"), heads, rows, marks=marked)
@@ -489,7 +489,7 @@ def _outcome(room: Room[Any], raised: bool) -> str:
     for code in codes:
         judged = [rule for rule in rules if rule.outcome == code]
         texts = dict.fromkeys(f"“{room.in_words(rule.rule)}”" for rule in judged)
-        listed = few([*texts], _MOST_RULES, "; ")
+        listed = few([*texts], _MOST_NAMED, "; ")
         options = dict.fromkeys(rule.candidate for rule in judged)
         names = ", ".join(room.as_is if name == base else name for name in options)
         sentences.append(say(f"limits.{code}", rules=listed, name=names))
@@ -503,12 +503,12 @@ def _outcome(room: Room[Any], raised: bool) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _tried(room: Room[Any]) -> Card:
-    """The card of mitigations tried, with their cost."""
+def _tried(room: Room[Any]) -> tuple[str, list[str]]:
+    """The large words and the lines of the card of mitigations tried, with their cost."""
     utility, listed = room.utility, room.document.candidates
     options = [row for row in listed if row is not room.base_of(row)]
     if not options:
-        return Card(say("card.tried"), say("tried.nothing"), [say("tried.how")])
+        return say("tried.nothing"), [say("tried.how")]
     best, other = room.recommended, room.put_forward
     named = other or room.judged
     base = room.base if named is None else room.base_of(named)
@@ -516,8 +516,8 @@ def _tried(room: Room[Any]) -> Card:
     if best is not None:
         lost = best.utility_loss
         key = "tried.costs" if lost.value >= 0 else "tried.gains"
-        lines = [say(key, loss=utility.loss(lost)), best.mitigation, count]
-        return Card(say("card.tried"), f"{best.name}: {_value(room, best)}", lines)
+        costs = say(key, loss=utility.loss(lost))
+        return f"{best.name}: {_value(room, best)}", [costs, best.mitigation, count]
     ruled = room.none_fits == "tried.none" and room.document.rules
     meets = room.meeting if ruled else []
     other = min(meets, key=lambda row: row.utility_loss.value, default=other)
@@ -528,17 +528,14 @@ def _tried(room: Room[Any]) -> Card:
         least = share_words(floor(room.chance))
         key = "tried.none.rules" if ruled else room.none_fits
         shown = "tried.meets" if meets else "tried.cheapest"
-        lines = [
-            say(key, margin=room.margin, floor=least),
-            say(shown, name=other.name, what=other.mitigation, **words),
-            count,
-        ]
-        return Card(say("card.tried"), say("tried.not_one"), lines)
+        fits = say(key, margin=room.margin, floor=least)
+        costs = say(shown, name=other.name, what=other.mitigation, **words)
+        return say("tried.not_one"), [fits, costs, count]
     shares = [(getattr(room.share_of(row), "value", None), row) for row in options]
     known = [(value, row) for value, row in shares if value is not None]
     known = [(value, row) for value, row in known if room.base_of(row) is base]
     if not known or base is None:
-        return Card(say("card.tried"), say("tried.unmeasured"), [count])
+        return say("tried.unmeasured"), [count]
     lowest, least = min(known, key=lambda pair: pair[0])
     initial = getattr(room.share_of(base), "value", None)
     # The risk is halved, but the option is not put forward, because its cost is unknown.
@@ -547,8 +544,7 @@ def _tried(room: Room[Any]) -> Card:
     before, after = _value(room, base), _ranged(room, least)
     key = "tried.lowest" if halves else lowers
     line = say(key, name=least.name, before=before, after=after)
-    large = say("tried.no_price" if halves else "tried.no_help")
-    return Card(say("card.tried"), large, [line, count])
+    return say("tried.no_price" if halves else "tried.no_help"), [line, count]
 
 
 def _value(room: Room[Any], candidate: CandidateRow) -> str:
@@ -563,7 +559,7 @@ def _ranged(room: Room[Any], candidate: CandidateRow) -> str:
     return f"{value} ({limits})" if limits else value or say("unmeasured")
 
 
-def _remaining(room: Room[Any]) -> Card:
+def _remaining(room: Room[Any]) -> tuple[str, list[str]]:
     """The card of the risk that remains with the option put forward, and who accepts it."""
     remaining = room.remaining()
     if remaining is not None:
@@ -571,7 +567,7 @@ def _remaining(room: Room[Any]) -> Card:
     else:
         signed, other = room.judged, room.recommended
         if signed is None:
-            return Card(say("card.remaining"), say("unmeasured"), [])
+            return say("unmeasured"), []
         risk, proofs = room.risk_shown(signed), room.proofs(signed.name)
         risk = None if room.blind(signed) else risk
         value = share_sentence(risk, room.chance)[0] or say("unmeasured")
@@ -597,15 +593,5 @@ def _remaining(room: Room[Any]) -> Card:
     untested = sorted(untested, key=lambda row: row.why.startswith("not asked for"))
     names = [row.title or row.name for row in untested]
     if names:
-        lines = [*lines, say("remaining.untested", names=few(names, _MOST_UNTESTED, "; "))]
-    return Card(say("card.remaining"), large, lines)
-
-
-def severity_of(room: Room[Any], candidate: CandidateRow | None) -> str:
-    """Severity of the share of a candidate."""
-    if candidate is None:
-        return ""
-    risk = room.share_of(candidate)
-    if room.risk_head == "risk.auc" and isinstance(risk, Estimate):
-        return severity(advantage(risk), 0.0)
-    return severity(risk, room.chance)
+        lines = [*lines, say("remaining.untested", names=few(names, _MOST_NAMED, "; "))]
+    return large, lines

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-_SPOTS: Sequence[tuple[str, float, float]] = (
-    *(("start", 0.7, down) for down in (-0.8, 0.8)),
-    *(("end", -0.7, down) for down in (-0.8, 0.8)),
-    *(("middle", 0, -1), ("middle", 0, 1), ("start", 1, 0), ("end", -1, 0)),
+Anchor = Literal["left", "center", "right"]
+_SPOTS: Sequence[tuple[Anchor, float, float]] = (
+    *(("left", 0.7, -0.8), ("left", 0.7, 0.8), ("right", -0.7, -0.8), ("right", -0.7, 0.8)),
+    *(("center", 0, -1), ("center", 0, 1), ("left", 1, 0), ("right", -1, 0)),
 )
 _RADII = (9, 15, 24)
 
@@ -58,14 +58,13 @@ class Label:
     text: str
     x: float
     y: float
-    anchor: str
+    anchor: Anchor
     box: Box
 
 
 def place(
     points: Sequence[tuple[float, float]],
     texts: Sequence[Sequence[str]],
-    height: float,
     frame: Box,
     obstacles: Sequence[Box],
 ) -> list[Label | None]:
@@ -76,7 +75,6 @@ def place(
     Args:
         points: the centres to label.
         texts: of each point, the ones to try, the best first and the shortest last.
-        height: height of one line of text.
         frame: the area that labels must stay in.
         obstacles: what labels should not cover, such as marks and interval lines.
     """
@@ -90,15 +88,15 @@ def place(
             for radius in _RADII:
                 for anchor, right, down in _SPOTS:
                     across, middle = x + right * radius, y + down * radius
-                    left = across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
-                    box = Box(left - 4, middle - height / 2, left + width + 4, middle + height / 2)
-                    inside = box.overlap(frame) > 0.999 * (width + 8) * height
+                    left = across - {"left": 0.0, "center": width / 2, "right": width}[anchor]
+                    box = Box(left - 4, middle - _LINE / 2, left + width + 4, middle + _LINE / 2)
+                    inside = box.overlap(frame) > 0.999 * (width + 8) * _LINE
                     if not inside or any(box.overlap(other) for other in taken):
                         continue
                     if clear and any(box.gap(*other) < box.gap(x, y) + 6 for other in others):
                         continue
                     covered = sum(box.overlap(other) for other in obstacles)
-                    label = Label(text, across, middle + height * 0.3, anchor, box)
+                    label = Label(text, across, middle + _LINE * 0.3, anchor, box)
                     spots.append((covered + 2 * radius, label))
             if spots:
                 break
@@ -197,8 +195,7 @@ def frontier_chart(room: Room[Any]) -> Chart | None:
 
 def _inline(room: Room[Any], drawn: Sequence[Point], size: tuple[float, float]) -> str:
     """The figure as an element of the page, with what the slider and the keyboard need."""
-    frame, slots = _frame(size), Slots()
-    x, _ = _axes(room, drawn, frame)
+    (x, y), slots = _axes(room, drawn, size), Slots()
     with svg.plain_style():
         figure = _figure(room, drawn, size, slots)
         parts = {}
@@ -212,32 +209,17 @@ def _inline(room: Room[Any], drawn: Sequence[Point], size: tuple[float, float]) 
         name = f"frontier{size[0]:g}-"
         text = svg.inline(figure, name, say("chart.frontier.label"), slots, parts)
     head = (
-        f'class="chart static frontier-chart" data-start="{frame.left:g}" '
-        f'data-end="{frame.right:g}" data-low="{x.low:.8g}" data-high="{x.high:.8g}" '
+        f'class="chart static frontier-chart" data-start="{x.start:g}" '
+        f'data-end="{x.end:g}" data-low="{x.low:.8g}" data-high="{x.high:.8g}" '
         f'data-log="{x.log:d}" '
     )
-    ends = f'y1="{frame.top:g}" y2="{frame.bottom:g}"'
+    ends = f'y1="{y.start:g}" y2="{y.end:g}"'
     limit = (  # the line of the slider; the script shows and moves it
-        f'<g class="limit" visibility="hidden"><rect y="{frame.top:g}" width="0" '
-        f'height="{frame.bottom - frame.top:g}"></rect><line {ends}></line></g>'
+        f'<g class="limit" visibility="hidden"><rect y="{y.start:g}" width="0" '
+        f'height="{y.end - y.start:g}"></rect><line {ends}></line></g>'
     )
     text = text.replace('class="chart static" ', head, 1).replace('role="img"', 'role="group"', 1)
     return f"{text.removesuffix('</svg>')}{limit}</svg>"
-
-
-def _frame(size: tuple[float, float]) -> Box:
-    return Box(_LEFT, _TOP, size[0] - _RIGHT, size[1] - _BOTTOM)
-
-
-def _risk_axis(drawn: Sequence[Point], chance: float, start: float, end: float) -> Axis:
-    """From 0, or logarithmic where the options lie far apart."""
-    upper = max(point.risk[2] for point in drawn)
-    lowest = min(point.risk[1] for point in drawn)
-    if lowest > 0 and upper / lowest > _LOG_FROM:
-        low = min(max(point.risk[0], lowest / 4) for point in drawn)
-        return Axis(min(low, chance or low) / 1.15, upper * 1.1, start, end, log=True)
-    lower = min(0.0, *(point.risk[0] for point in drawn))
-    return Axis(1.06 * lower, max(upper, chance) * 1.06 or 1.0, start, end)
 
 
 def _figure(
@@ -245,8 +227,7 @@ def _figure(
 ) -> Figure:
     """Marks with intervals in both directions, names beside them, a line at a random guess."""
     utility, (width, height), narrow = room.utility, size, size == _NARROW
-    frame = _frame(size)
-    x, y = _axes(room, drawn, frame)
+    x, y = _axes(room, drawn, size)
     figure, axes = svg.new_axes(width, height, (_LEFT, _RIGHT, _TOP, _BOTTOM))
     axes.set_xscale("log" if x.log else "linear")
     axes.set_xlim(x.low, x.high)
@@ -256,9 +237,9 @@ def _figure(
     scale = 100 if utility.shares else 1
     axes.set_yticks(y.ticks(5), [significant(scale * tick, 3) for tick in y.ticks(5)])
     axes.minorticks_off()
-    labels_of_marks = _labels(x, y, drawn, frame, narrow)
+    labels_of_marks = _labels(x, y, drawn, narrow)
     boxes = [*_obstacles(x, y, drawn), *(spot.box for _, spot in labels_of_marks)]
-    guess = _guess(x, boxes, room.chance, frame)
+    guess = _guess(x, y, boxes, room.chance)
     if guess is not None:
         axes.axvline(room.chance, color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
         _note(axes, say("chart.guess"), guess.left, guess.bottom - 4, height, "muted")
@@ -290,8 +271,8 @@ def _figure(
     key = "chart.lost.points" if utility.shares else "chart.lost.plain"
     axes.set_xlabel(say("chart.risk", risk=say(room.risk_head)))
     axes.set_ylabel(say(key, name=utility.name))
-    svg.label_in_lines(axes.xaxis, frame.right - frame.left)
-    svg.label_in_lines(axes.yaxis, frame.bottom - frame.top)
+    svg.label_in_lines(axes.xaxis, x.end - x.start)
+    svg.label_in_lines(axes.yaxis, y.end - y.start)
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     axes.legend(
@@ -315,45 +296,47 @@ def _note(
     down: float,
     height: float,
     colour: str,
-    anchor: str = "start",
+    anchor: Anchor = "left",
 ) -> Annotation:
     """Words at a place of the page, in points from the upper left corner."""
-    aligned: Literal["left", "center", "right"] = "left"
-    if anchor != "start":
-        aligned = "center" if anchor == "middle" else "right"
     return axes.annotate(
         words,
         (right, height - down),
         xycoords="figure points",
-        ha=aligned,
+        ha=anchor,
         color=COLOURS[colour],
         annotation_clip=False,
     )
 
 
-def _axes(room: Room[Any], drawn: Sequence[Point], frame: Box) -> tuple[Axis, Axis]:
-    """Risk to the right, utility lost downwards."""
-    x = _risk_axis(drawn, room.chance, frame.left, frame.right)
+def _axes(room: Room[Any], drawn: Sequence[Point], size: tuple[float, float]) -> tuple[Axis, Axis]:
+    """Risk to the right, logarithmic where the options lie far apart; utility lost downwards."""
     low = min(point.lost[0] for point in drawn)
     high = max(point.lost[2] for point in drawn)
     pad = 0.06 * (high - low) or 0.01
-    return x, Axis(low - pad, high + pad, frame.top, frame.bottom)  # less lost = further up
+    y = Axis(low - pad, high + pad, _TOP, size[1] - _BOTTOM)  # less lost = further up
+    ends, chance = (_LEFT, size[0] - _RIGHT), room.chance
+    upper = max(point.risk[2] for point in drawn)
+    lowest = min(point.risk[1] for point in drawn)
+    if lowest > 0 and upper / lowest > _LOG_FROM:
+        low = min(max(point.risk[0], lowest / 4) for point in drawn)
+        return Axis(min(low, chance or low) / 1.15, upper * 1.1, *ends, log=True), y
+    lower = min(0.0, *(point.risk[0] for point in drawn))
+    return Axis(1.06 * lower, max(upper, chance) * 1.06 or 1.0, *ends), y
 
 
-def _guess(x: Axis, obstacles: Sequence[Box], chance: float, frame: Box) -> Box | None:
+def _guess(x: Axis, y: Axis, obstacles: Sequence[Box], chance: float) -> Box | None:
     """Where "random guess" stands beside its line: the lowest place that nothing else takes."""
     if not chance or not x.low <= chance <= x.high:
         return None
     left, width = x(chance) + 5, len(say("chart.guess")) * _CHARACTER
-    tops = range(int(frame.bottom - _LINE), int(frame.top), -int(_LINE))
+    tops = range(int(y.end - _LINE), int(y.start), -int(_LINE))
     boxes = [Box(left, top, left + width, top + _LINE) for top in tops]
     free = (box for box in boxes if not any(box.overlap(other) for other in obstacles))
     return next(free, boxes[0])
 
 
-def _labels(
-    x: Axis, y: Axis, drawn: Sequence[Point], frame: Box, narrow: bool
-) -> list[tuple[str, Label]]:
+def _labels(x: Axis, y: Axis, drawn: Sequence[Point], narrow: bool) -> list[tuple[str, Label]]:
     """Labels of the marks and what each is called in the figure.
 
     An option has its number in the table of options, and its name where there is room; those whose
@@ -369,7 +352,8 @@ def _labels(
         numbers = ", ".join(str(at + 1) for at in sorted(point.at for point in group))
         name = f"{numbers} {svg.shorten(group[0].name, 26)}"
         texts.append([numbers] if narrow or len(group) > 1 else [name, numbers])
-    spots = place(list(groups), texts, _LINE, frame, _obstacles(x, y, drawn))
+    frame = Box(x.start, y.start, x.end, y.end)
+    spots = place(list(groups), texts, frame, _obstacles(x, y, drawn))
     return [
         (f"label-{group[0].at}" if len(group) == 1 else "label-several", spot)
         for group, spot in zip(groups.values(), spots, strict=True)

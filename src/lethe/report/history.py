@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.rules import PASS, Rule, joint_outcome
-from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
 from lethe.report.context_fields import run_id
 from lethe.report.numbers import Cell, percent
@@ -32,7 +30,7 @@ from lethe.report.output_check import readable
 from lethe.report.page import page_of_sections
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words
 from lethe.report.severity import cell_of, in_percent, metric_of, outcome
-from lethe.report.static_svg import COLOURS, DASHES
+from lethe.report.static_svg import COLOURS, DASHES, Slots, chart, ends_of, new_axes, shorten
 from lethe.report.utility import Utility
 
 if TYPE_CHECKING:
@@ -156,8 +154,7 @@ def _subject(id_: str, title: str, runs: Sequence[PastRun]) -> Section:
             what = metrics.get(metric_of(name))
             label = say("history.chart", name=name, what=what) if what else name
             series, rule = [known.get(name) for known in numbers], limits.get(name)
-            drawn = _trend(f"{id_}-{number}", label, series, rule, in_percent(name, shares))
-            parts += [] if drawn is None else [drawn]
+            parts += _trend(f"{id_}-{number}", label, series, rule, in_percent(name, shares))
     heads = [say("history.number"), *map(str, range(1, len(runs) + 1))]
     rows: list[Row] = [
         (name, [cell_of(name, known.get(name), shares) for known in numbers]) for name in shown
@@ -227,43 +224,36 @@ def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
 
 def _trend(
     id_: str, title: str, series: Sequence[Measured | None], rule: Rule | None, shares: bool
-) -> Chart | None:
-    """One number over the runs, with its intervals and the limit; None where none has a value."""
+) -> list[Chart]:
+    """One number over the runs, with its intervals and the limit; empty where none has a value."""
     known = [
         (number, measured)
         for number, measured in enumerate(series, start=1)
         if isinstance(measured, Estimate) and measured.value is not None
     ]
-    if not known:
-        return None
+
+    def draw(slots: Slots) -> Figure | None:
+        if not known:
+            return None
+        figure, axes = new_axes(x="history.head.run")
+        blue, orange = COLOURS["before"], COLOURS["after"]
+        if shares:
+            axes.yaxis.set_major_formatter(lambda share, _: percent(round(share, 6)))
+        for number, measured in known:
+            axes.plot([number, number], ends_of(measured)[::2], color=blue, lw=1.4)
+        values = [ends_of(measured)[1] for _, measured in known]
+        numbers, label = [number for number, _ in known], say("history.value")
+        axes.plot(numbers, values, "o-", lw=1, color=blue, label=label)
+        if rule is not None:
+            label = say("history.limit", limit=percent(rule.limit) if shares else f"{rule.limit:g}")
+            axes.axhline(rule.limit, color=orange, dashes=DASHES["dashed"], label=label)
+        runs = range(1, len(series) + 1)
+        axes.set_xticks(runs, [str(number) for number in runs])
+        axes.set_xlim(0.6, len(series) + 0.4)
+        return figure
+
     label = say("history.trend", name=title, n=len(known))
-    draw = partial(_trend_figure, known, len(series), rule, shares)
-    return svg.chart(title, f"trend-{id_}", f"trend{id_}-", label, draw)
-
-
-def _trend_figure(
-    known: Sequence[tuple[int, Estimate]],
-    runs: int,
-    rule: Rule | None,
-    shares: bool,
-    slots: svg.Slots,
-) -> Figure:
-    figure, axes = svg.new_axes(*svg.SIZE, svg.MARGINS)
-    blue, orange = COLOURS["before"], COLOURS["after"]
-    if shares:
-        axes.yaxis.set_major_formatter(lambda share, _: percent(round(share, 6)))
-    for number, measured in known:
-        axes.plot([number, number], svg.ends_of(measured)[::2], color=blue, lw=1.4)
-    values = [svg.ends_of(measured)[1] for _, measured in known]
-    numbers, label = [number for number, _ in known], say("history.value")
-    axes.plot(numbers, values, "o-", lw=1, color=blue, label=label)
-    if rule is not None:
-        label = say("history.limit", limit=percent(rule.limit) if shares else f"{rule.limit:g}")
-        axes.axhline(rule.limit, color=orange, dashes=DASHES["dashed"], label=label)
-    axes.set_xticks(range(1, runs + 1), [str(number) for number in range(1, runs + 1)])
-    axes.set_xlim(0.6, runs + 0.4)
-    svg.legend(axes, x="history.head.run")
-    return figure
+    return chart(title, f"trend-{id_}", f"trend{id_}-", label, draw)
 
 
 def comparison_lines(comparison: Comparison, every: bool = False) -> list[str]:
@@ -294,9 +284,15 @@ def comparison_lines(comparison: Comparison, every: bool = False) -> list[str]:
         lines.append(say("diff.rule", before=old, after=new, **of))
     for proof in comparison.guarantees:
         known = {(True, False): "weaker", (False, True): "stronger", (True, True): "incomparable"}
-        moved = say(f"diff.{known.get((proof.weaker, proof.stronger), 'changed')}")
-        lines.append(say("diff.proof", name=proof.candidate, moved=moved))
-    return [*lines, _summary(counts[MOVED], len(counts[WITHIN]), len(counts[UNKNOWN]))]
+        how = say(f"diff.{known.get((proof.weaker, proof.stronger), 'changed')}")
+        lines.append(say("diff.proof", name=proof.candidate, moved=how))
+    moved, unknown = len(counts[MOVED]), len(counts[UNKNOWN])
+    compared, chance = moved + len(counts[WITHIN]), ""
+    differences = [change.difference for change in counts[MOVED] if change.difference is not None]
+    if differences:
+        chance = say("diff.chance", n=f"{compared * (1 - differences[0].confidence):.1f}")
+    summary = say("diff.summary", n=moved, of=compared, chance=chance, unknown=unknown)
+    return [*lines, summary]
 
 
 def _line(change: Change) -> str:
@@ -311,14 +307,5 @@ def _line(change: Change) -> str:
     return say("diff.line", quantity=change.quantity, name=change.candidate, **words) + gap
 
 
-def _summary(moved: Sequence[Change], within: int, unknown: int) -> str:
-    compared = len(moved) + within
-    differences = [change.difference for change in moved if change.difference is not None]
-    chance = ""
-    if differences:
-        chance = say("diff.chance", n=f"{compared * (1 - differences[0].confidence):.1f}")
-    return say("diff.summary", n=len(moved), of=compared, chance=chance, unknown=unknown)
-
-
 def _short(value: object) -> str:
-    return svg.shorten(say("diff.none") if value is None else str(value), _LONGEST)
+    return shorten(say("diff.none") if value is None else str(value), _LONGEST)

@@ -117,11 +117,9 @@ class MemorisedText:
             return [say("memorised.exposed")]
         chance = share_words(self.probability or 0.0)
         sentences = [say("memorised.reproduced", chance=chance)]
-        sentences += [say("memorised.greedy")] * self.greedy + [
-            say("memorised.base")
-        ] * self.by_base
-        copies = [say("memorised.copies", n=grouped(self.copies))] if self.copies > 1 else []
-        return [*sentences, *copies]
+        sentences += [say("memorised.greedy")] * self.greedy
+        sentences += [say("memorised.base")] * self.by_base
+        return sentences + [say("memorised.copies", n=grouped(self.copies))] * (self.copies > 1)
 
 
 def memorised_page(

@@ -68,14 +68,12 @@ class Answers(Room[CandidateRow]):
     reads = Document[CandidateRow, Any, Any]
     tells = typed.AnswersSection
     risk_head = "risk.epsilon"
+    criteria: Mapping[str, str] = {"": "all"}
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
         self.sentences: Sequence[str] = self.section.words
         self.section = self.section.ledger or self.section.mechanism
-
-    def criterion(self, attack: str) -> str:
-        return "all"
 
     def words(self) -> Sequence[str]:
         return self.sentences
@@ -174,7 +172,8 @@ class Mechanism(Answers):
     def chart(self) -> Chart | None:
         label = say("mechanism.chart.label", measure=self.section.claim.measure)
         draw = partial(_mechanism_figure, self.section)
-        return chart(say("mechanism.chart"), "mechanism", "mechanism-", label, draw)
+        drawn = chart(say("mechanism.chart"), "mechanism", "mechanism-", label, draw)
+        return next(iter(drawn), None)
 
     def beside(self) -> Table | None:
         claim = self.section.claim
@@ -321,7 +320,8 @@ class Ledger(Answers):
         n = len(self._questions)
         title = say("ledger.chart" if n <= _MOST_ROWS else "ledger.chart.last", n=_MOST_ROWS, of=n)
         draw = partial(_timeline, list(enumerate(self._questions, start=1))[-_MOST_ROWS:])
-        return chart(title, "ledger", "ledger-", say("ledger.chart.label"), draw)
+        drawn = chart(title, "ledger", "ledger-", say("ledger.chart.label"), draw)
+        return next(iter(drawn), None)
 
     def beside(self) -> Table | None:
         spent = self.section.spent
@@ -405,7 +405,8 @@ def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Fig
     """The part of the budget that each question spent, as a bar after the earlier ones."""
     if not questions:
         return None
-    figure, axes = figure_of_rows([slots.put(f"{n}. {q.question}", 42) for n, q in questions])
+    names = [slots.put(f"{n}. {q.question}", 42) for n, q in questions]
+    figure, axes = figure_of_rows(names, "ledger.spent")
     for place, (_, point) in enumerate(questions):
         cost = point.cost.amount if point.cost else 0.0
         budget, left = point.budget.amount, point.left.amount
@@ -416,7 +417,6 @@ def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Fig
         axes.plot(ends, [-place] * 2, color=colour, lw=7, solid_capstyle="butt", label=first[0])
         axes.plot([budget], [-place], "|", ms=14, mew=2, color=COLOURS["before"], label=first[1])
     axes.set_xlim(left=0)
-    axes.set_xlabel(say("ledger.spent"))
     return figure
 
 

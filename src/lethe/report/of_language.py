@@ -16,18 +16,12 @@ from lethe.evidence.of_language import (
     LanguageData,
     LanguageDetails,
     LanguageSection,
-    Pattern,
     TextAttack,
     TextGroup,
 )
 from lethe.evidence.rules import LANGUAGE_METRICS, Rule
 from lethe.report.catalogue import say
-from lethe.report.first_screen import (
-    Room,
-    interval_sentence,
-    severity_of,
-    share_sentence,
-)
+from lethe.report.first_screen import Room, share_sentence
 from lethe.report.numbers import (
     Cell,
     amount,
@@ -40,7 +34,7 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
-from lethe.report.sections import Chart, Column, Folded, Part, Section, Table, Words, named, table
+from lethe.report.sections import Column, Folded, Part, Section, Words, named, table
 from lethe.report.severity import Worst, advantage, judged_rates, severity
 from lethe.report.static_svg import Slots, chart, figure_of_rows, interval
 
@@ -106,6 +100,7 @@ class Language(Room[LanguageCandidate]):
     risk_head = "risk.recognised"
     glossary = ("member", "tpr", "fpr", "auc", "epsilon", "delta", "lower_limit")
     metrics = LANGUAGE_METRICS
+    criteria: Mapping[str, str] = {"extraction": "inference", "": "singling"}
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
@@ -115,12 +110,6 @@ class Language(Room[LanguageCandidate]):
     @property
     def chance(self) -> float:
         return self.section.fpr
-
-    def criterion(self, attack: str) -> str:
-        return "inference" if attack == "extraction" else "singling"
-
-    def words(self) -> Sequence[str]:
-        return self.section.words
 
     def worst(self, candidate: LanguageCandidate | None) -> Worst:
         section, detail = self.section, self._extracted(candidate)
@@ -133,9 +122,9 @@ class Language(Room[LanguageCandidate]):
             reason = section.refused or (risk.reason if isinstance(risk, Refusal) else "")
             plain = Worst(say(key), say("unmeasured"), "", f"{reason}." if reason else "", "")
             return self._worst_extracted(candidate, plain) if detail and candidate else plain
-        level, unit = severity_of(self, candidate), section.unit
+        level, unit = self.level(candidate), section.unit
         headline = say("language.headline", value=value, chance=chance, unit=unit)
-        lines, area = [interval_sentence(self, risk)], candidate.estimate("auc")
+        lines, area = [self.interval(risk)], candidate.estimate("auc")
         if level == "not-above-chance" and area is not None and (area.low or 0.0) > 0.5:
             numbers = {key: fixed(getattr(area, key), 3) for key in ("value", "low", "high")}
             headline = say("language.elsewhere", unit=unit, **numbers)
@@ -165,7 +154,7 @@ class Language(Room[LanguageCandidate]):
         """The headline from extraction, where no membership attack is above chance."""
         extracted, control = candidate.estimate("extraction"), candidate.extraction.control
         assert extracted is not None and extracted.value is not None
-        parts = (interval_sentence(self, extracted), plain.headline.rstrip("."), plain.detail)
+        parts = (self.interval(extracted), plain.headline.rstrip("."), plain.detail)
         sentences = ". ".join(filter(None, parts)), self._personal(candidate)
         return replace(
             plain,
@@ -297,25 +286,21 @@ class Language(Room[LanguageCandidate]):
         rows = [(of_fewer(row.name, row.share), row) for row in listed]
         title = say("language.extraction", prefix=settings.prefix, suffix=settings.suffix)
         note = say("language.extraction.note", chance=percent(settings.chance))
-        parts: list[Part] = []
-        if (drawn := self.extraction_chart(candidate)) is not None:
-            parts.append(drawn)
-        parts.append(table(title, say("language.head.way"), rows, columns, note=note))
+        draw, label = partial(_extraction_figure, result.groups), say("chart.extraction.label")
+        drawn = chart(say("chart.extraction"), "extraction", "extraction-", label, draw)
+        way = say("language.head.way")
+        parts: list[Part] = [*drawn, table(title, way, rows, columns, note=note)]
         if result.groups:
             title, first = say("language.groups"), say("language.head.group")
             groups = named(result.groups)
             shown = table(title, first, groups, ("texts", "share"), "language.head.")
             parts.append(Folded(title, [shown]))
         if result.patterns:
-            parts.append(self._patterns(result.patterns, most))
+            title, note = say("language.patterns"), say("language.patterns.note", n=grouped(most))
+            columns = ["members", "out=member", "others", "control_out=other"]
+            first, patterns = say("language.head.pattern"), named(result.patterns)
+            parts.append(table(title, first, patterns, columns, "language.head.", note))
         return parts
-
-    @staticmethod
-    def _patterns(patterns: Sequence[Pattern], n: int) -> Table:
-        title, note = say("language.patterns"), say("language.patterns.note", n=grouped(n))
-        columns = ("members", "out=member", "others", "control_out=other")
-        first = say("language.head.pattern")
-        return table(title, first, named(patterns), columns, "language.head.", note)
 
     def _canaries(self, listed: Sequence[CanaryRow]) -> list[Part]:
         canaries = self.section.canaries
@@ -357,18 +342,13 @@ class Language(Room[LanguageCandidate]):
         title, rows = say("language.options"), named(self.document.candidates)
         return [Folded(title, [table(title, say("options.option"), rows, columns)])]
 
-    def extraction_chart(self, candidate: LanguageCandidate) -> Chart | None:
-        """Extracted shares of training texts by copies and length."""
-        groups = candidate.extraction.groups
-        if not any(getattr(group.share, "value", None) for group in groups):
-            return None
-        draw = partial(_extraction_figure, groups)
-        label = say("chart.extraction.label")
-        return chart(say("chart.extraction"), "extraction", "extraction-", label, draw)
-
 
 def _extraction_figure(groups: Sequence[TextGroup], slots: Slots) -> Figure | None:
-    figure, axes = figure_of_rows([slots.put(group.name, 30) for group in groups])
+    """Extracted shares of training texts by copies and length."""
+    if not any(getattr(group.share, "value", None) for group in groups):
+        return None
+    names = [slots.put(group.name, 30) for group in groups]
+    figure, axes = figure_of_rows(names, "chart.extraction.x")
     shares = [group.share for group in groups if isinstance(group.share, Estimate)]
     for place, rate in enumerate(shares):
         interval(axes, -place, rate, "after", "o")
@@ -376,7 +356,6 @@ def _extraction_figure(groups: Sequence[TextGroup], slots: Slots) -> Figure | No
     ticks = [place * top / 4 for place in range(5)]
     axes.set_xticks(ticks, [share_words(tick) for tick in ticks])
     axes.set_xlim(-top / 50, top * 1.02)
-    axes.set_xlabel(say("chart.extraction.x"))
     return figure
 
 
@@ -387,6 +366,4 @@ def _bound(row: CanaryRow, form: str) -> Cell:
 
 def _low(limit: Measured | None) -> Cell:
     """A lower limit on epsilon."""
-    if isinstance(limit, Refusal):
-        return Cell("refused", reason=limit.reason)
-    return Cell("none") if limit is None else amount(limit.low)
+    return amount(limit.low if isinstance(limit, Estimate) else limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,19 +22,8 @@ from lethe.evidence.of_model import (
 )
 from lethe.evidence.rules import Rule
 from lethe.report.catalogue import say
-from lethe.report.figures import (
-    epsilon_chart,
-    group_chart,
-    onion_chart,
-    roc_chart,
-    t_chart,
-)
-from lethe.report.first_screen import (
-    Room,
-    interval_sentence,
-    severity_of,
-    share_sentence,
-)
+from lethe.report.figures import epsilon_chart, group_chart, onion_chart, roc_chart, t_chart
+from lethe.report.first_screen import Room, share_sentence
 from lethe.report.numbers import (
     UNITS,
     Cell,
@@ -48,7 +37,6 @@ from lethe.report.numbers import (
 )
 from lethe.report.sections import (
     Bullets,
-    Chart,
     Column,
     Folded,
     Part,
@@ -87,7 +75,7 @@ class Model(Room[ModelCandidate]):
             # An option is put forward by its risk at the frontier's rate, too.
             if self.put_forward is None and (ruled := self._ruled(candidate)) is not None:
                 self.fpr, self.quantity = ruled, _quantity(ruled)
-            if candidate.shown and severity_of(self, candidate) == "not-above-chance":
+            if candidate.shown and self.level(candidate) == "not-above-chance":
                 self.fpr = candidate.shown[0].fpr
                 self.quantity = _quantity(self.fpr)
         self.risk_head = "risk.recognised" if self.fpr else "risk.auc"
@@ -117,6 +105,12 @@ class Model(Room[ModelCandidate]):
     def share_of(self, candidate: ModelCandidate) -> Measured | None:
         return candidate.measures.get(self.quantity) if self.quantity else candidate.risk
 
+    def level(self, candidate: ModelCandidate) -> str:
+        risk = self.share_of(candidate)
+        if self.fpr or not isinstance(risk, Estimate):
+            return super().level(candidate)
+        return severity(advantage(risk), 0.0)
+
     @property
     def chance(self) -> float:
         return self.fpr or 0.5
@@ -129,7 +123,7 @@ class Model(Room[ModelCandidate]):
         if not value or not isinstance(risk, Estimate):
             reason = risk.reason if isinstance(risk, Refusal) else ""
             return Worst(say("model.refused"), say("unmeasured"), "", reason, "")
-        level, detail = severity_of(self, candidate), [interval_sentence(self, risk)]
+        level, detail = self.level(candidate), [self.interval(risk)]
         key = "model.headline" if self.fpr else "model.auc"
         if self.fpr:
             detail.append(say("model.at", fpr=percent(self.fpr)))
@@ -247,7 +241,7 @@ class Model(Room[ModelCandidate]):
 
     def attacks(self) -> Sequence[Part]:
         shown = self.base or self.put_forward
-        parts: list[Part] = [*_some(roc_chart(self.base, self.put_forward))]
+        parts: list[Part] = [*roc_chart(self.base, self.put_forward)]
         if shown is not None and shown.attacks:
             parts.append(self._rates(say("model.rates"), shown))
         others = [row for row in self.document.candidates if row is not self.base and row.attacks]
@@ -260,15 +254,12 @@ class Model(Room[ModelCandidate]):
         """Every attack at every FPR that any attack was measured at, the largest first."""
         listed = [row for other in self.document.candidates for row in other.attacks.values()]
         fprs = sorted({fpr for row in listed for fpr in row.tpr}, reverse=True)
-        columns: list[Column] = [
-            (say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr)) for fpr in fprs
-        ]
         titles = self.document.titles
         rows = [(titles.get(name, name), row) for name, row in candidate.attacks.items()]
-        return table(title, say("attack"), rows, [*columns, _AUC])
+        return table(title, say("attack"), rows, _columns_of_rates(fprs))
 
     def exposed(self) -> Section:
-        parts: list[Part] = [*_some(t_chart(self.base, self.put_forward))]
+        parts: list[Part] = [*t_chart(self.base, self.put_forward)]
         listed = self.document.candidates
         if rows := [(row.name, row.vulnerability) for row in listed if row.vulnerability]:
             columns = ("max_t", "top_t", "top_auc", "tracked")
@@ -317,15 +308,11 @@ class Model(Room[ModelCandidate]):
         rows = [(str(place), row) for place, row in enumerate(base.onion, start=1)]
         title, note = say("onion.table"), say("onion.note")
         shown = table(title, say("onion.round"), rows, columns, "onion.", note)
-        return [*_some(onion_chart(base)), shown]
+        return [*onion_chart(base), shown]
 
     def _groups(self, base: ModelCandidate) -> list[Part]:
         parts: list[Part] = []
         if persons := base.persons:
-            columns: list[Column] = [
-                (say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr))
-                for fpr in persons.tpr
-            ]
             note = say(
                 "persons.note",
                 several=grouped(persons.with_several_records),
@@ -333,11 +320,12 @@ class Model(Room[ModelCandidate]):
                 most=grouped(persons.most_records),
             )
             rows, title = [(persons.attack, persons)], say("persons.table")
-            parts.append(table(title, say("attack"), rows, [*columns, _AUC], note=note))
+            columns = _columns_of_rates(persons.tpr)
+            parts.append(table(title, say("attack"), rows, columns, note=note))
         if base.slices:
             limits = [rule.limit for rule in self.rules if rule.metric == "tpr" and rule.group]
             shown = [
-                *_some(group_chart(base, self.put_forward, min(limits, default=None))),
+                *group_chart(base, self.put_forward, min(limits, default=None)),
                 Words(say("slices.note")),
                 *map(_by, base.slices),
             ]
@@ -358,19 +346,6 @@ class Model(Room[ModelCandidate]):
                 chart = epsilon_chart(row.name, row.epsilons, place)
                 parts.append(Folded(say("epsilons.title", name=row.name), chart))
         return parts
-
-    def _table(
-        self,
-        title: str,
-        first: str,
-        rows: Sequence[tuple[str, Any]],
-        columns: Sequence[Column],
-        heads: str,
-        note: str = "",
-    ) -> Table:
-        """A table with utilities, which are printed as the audit measures them."""
-        units = {**UNITS, "utility": self.utility.cell, "loss": self.utility.loss_cell}
-        return table(title, first, rows, columns, heads, note, units)
 
     def _drift(self) -> list[Part]:
         """Utility on external records, where it is judged on these."""
@@ -434,8 +409,9 @@ class Model(Room[ModelCandidate]):
         columns = ["records", "utility"]
         columns += ["utility_loss"] * any(row.utility_loss for row in kept)
         left, title = len(rows) - len(kept), say("classes.of", name=candidate.name)
-        note = say("classes.more", n=grouped(left)) if left else ""
-        return self._table(title, say("classes.class"), named(kept), columns, "classes.", note)
+        note, first = say("classes.more", n=grouped(left)) if left else "", say("classes.class")
+        units = {**UNITS, "utility": self.utility.cell, "loss": self.utility.loss_cell}
+        return table(title, first, named(kept), columns, "classes.", note, units)
 
 
 def _place(level: str, key: str, words: Mapping[str, str], unlimited: str) -> Place:
@@ -450,7 +426,10 @@ def _quantity(fpr: float | None) -> str:
     return "auc" if fpr is None else Rule("tpr", fpr, 0.0).quantity
 
 
-_AUC: Column = ("AUC", lambda one: auc(one.auc))
+def _columns_of_rates(fprs: Iterable[float]) -> list[Column]:
+    """The TPR at each FPR, and the AUC."""
+    rates = [(say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr)) for fpr in fprs]
+    return [*rates, ("AUC", lambda row: auc(row.auc))]
 
 
 def _rate(attack: Rates | Persons, fpr: float) -> Cell:
@@ -490,7 +469,3 @@ def _sizes(row: F1Row) -> Cell:
     ends = grouped(row.smallest or 0), grouped(row.largest or 0)
     sizes = ends[0] if ends[0] == ends[1] else say("range", low=ends[0], high=ends[1])
     return Cell("estimate", sizes)
-
-
-def _some(chart: Chart | None) -> list[Chart]:
-    return [] if chart is None else [chart]

@@ -31,12 +31,7 @@ from lethe.evidence.rules import (
 )
 from lethe.report import table_figures
 from lethe.report.catalogue import say
-from lethe.report.first_screen import (
-    Room,
-    interval_sentence,
-    severity_of,
-    share_sentence,
-)
+from lethe.report.first_screen import Room, share_sentence
 from lethe.report.numbers import (
     Cell,
     amount,
@@ -57,7 +52,6 @@ from lethe.report.sections import (
     Folded,
     Part,
     Section,
-    Words,
     named,
     personal,
     table,
@@ -90,16 +84,10 @@ class Rows(Room[C]):
     def attack_title(self, attack: str) -> str:
         return attack  # it says what is known, which a title does not
 
-    def words(self) -> Sequence[str]:
-        return self.section.words or ()
-
     @cached_property
     def charts(self) -> dict[str, Chart]:
         """Charts by name; made only on demand, since a terminal needs none."""
         return charts_of_data(self.figures, self.section, ids="t-")
-
-    def _drawn(self, *names: str) -> list[Part]:
-        return [self.charts[name] for name in names if name in self.charts]
 
     def _worst(self, candidate: C | None, by: str, detail: str, **values: Any) -> Worst:
         risk = None if candidate is None else self.share_of(candidate)
@@ -107,13 +95,12 @@ class Rows(Room[C]):
         if candidate is None or not isinstance(risk, Estimate) or not value:
             reason = risk.reason if isinstance(risk, Refusal) else ""
             return Worst(say("rows.refused"), say("unmeasured"), by, reason, "")
-        level = severity_of(self, candidate)
+        level = self.level(candidate)
         key = f"{self.headline}.none" if level == "not-above-chance" else self.headline
         if level == "not-above-chance" and (risk.high is None or risk.high >= HIGH_FROM):
             key, level = "rows.open", ""  # an interval from chance to a high risk shows nothing
             values["range"] = range_words(risk)
-        interval = interval_sentence(self, risk)
-        words = ". ".join(text.rstrip(".") for text in (interval, detail) if text)
+        words = ". ".join(text.rstrip(".") for text in (self.interval(risk), detail) if text)
         return Worst(
             say(key, value=value, chance=chance, **values),
             say(f"{self.headline}.short", value=value),
@@ -136,15 +123,12 @@ class Rows(Room[C]):
     def _exposed(self, lead: str, parts: Sequence[Part], check: Sequence[Column] = ()) -> Section:
         """The section with the most exposed people; personal data, only where asked for."""
         records, title = self.document.records, say("exposed.title")
-        if not records.kept:
-            listed: list[Part] = [Words(say("exposed.not_kept"), "note")]
-        else:
-            keys = [key for row in records.exposed[:1] for key in row if key not in ("rank", "id")]
-            columns: list[Column] = [(key.replace("_", " "), partial(_field, key)) for key in keys]
-            columns += check
-            rows = [(str(row["id"]), row) for row in records.exposed]
-            shown = table(say("exposed.list"), say("exposed.person"), rows, columns)
-            listed = personal(say("exposed.personal"), shown)
+        keys = [key for row in records.exposed[:1] for key in row if key not in ("rank", "id")]
+        columns: list[Column] = [(key.replace("_", " "), partial(_field, key)) for key in keys]
+        columns += check
+        rows = [(str(row["id"]), row) for row in records.exposed]
+        shown = table(say("exposed.list"), say("exposed.person"), rows, columns)
+        listed = personal(records.kept, shown)
         return Section("exposed", title, lead, [*parts, *listed], say("nav.who"))
 
     def _options(self, columns: Sequence[Column], heads: str, note: str) -> Sequence[Part]:
@@ -166,12 +150,11 @@ class Quasi(Rows[TableCandidate]):
     headline = "table.headline"
     metrics = TABLE_METRICS
     glossary = ("quasi", "class", "l_t", "three")
+    criteria: Mapping[str, str] = {
+        **{"classes": "singling", "subsets": "singling"},
+        **{"homogeneity": "inference", "best-guess": "inference", "": "linking"},
+    }
     figures: Mapping[str, Any] = {"pairs": table_figures.pairs}
-
-    def criterion(self, attack: str) -> str:
-        words = {"classes": "singling", "subsets": "singling"}
-        words |= dict.fromkeys(_LEARNT, "inference")
-        return words.get(attack.partition(",")[0], "linking")
 
     def attack_title(self, attack: str) -> str:
         name, _, near = attack.partition(", ")
@@ -281,7 +264,7 @@ class Quasi(Rows[TableCandidate]):
             for key in ("of_uniques", "of_rows"):
                 label = say(f"table.row.{key}", model=population.model, people=people)
                 rows.append((label, str(share(getattr(population, key)))))
-        parts = self._drawn("pairs")
+        parts: list[Part] = [*self.charts.values()]
         subsets = [
             (", ".join(subset.columns), subset)
             for listed in section.uniqueness.subsets.values()
@@ -373,12 +356,8 @@ class Records(Rows[RecordCandidate]):
     metrics = RECORD_METRICS
     planted = "top-1"
     glossary = ("scoreboard", "eccentricity", "control")
-    figures: Mapping[str, Any] = {
-        "facts": table_figures.facts_known,
-    }
-
-    def criterion(self, attack: str) -> str:
-        return "linking"
+    criteria: Mapping[str, str] = {"": "linking"}
+    figures: Mapping[str, Any] = {"facts": table_figures.facts_known}
 
     @property
     def chance(self) -> float:
@@ -427,7 +406,7 @@ class Records(Rows[RecordCandidate]):
             note = say("records.calibrated.note", rate=percent(section.false_matches))
             note, lead = " ".join([note, *refused]), say("records.calibrated")
             folded.append(table(lead, first, sure, columns, heads, note))
-        return [*self._drawn("facts"), Folded(title, folded)]
+        return [*self.charts.values(), Folded(title, folded)]
 
     def exposed(self) -> Section:
         section, parts = self.section, list[Part]()
@@ -501,12 +480,8 @@ class Synthetic(Rows[SyntheticCandidate]):
     metrics = SYNTHETIC_METRICS
     planted = "excess"
     glossary = ("singling", "control")
+    criteria = {"linkability": "linking", "inference": "inference", "": "singling"}
     figures: Mapping[str, Any] = {"rates": table_figures.three_rates}
-
-    def criterion(self, attack: str) -> str:
-        if attack.startswith("linkability"):
-            return "linking"
-        return "inference" if attack.startswith("inference") else "singling"
 
     def worst(self, candidate: SyntheticCandidate | None) -> Worst:
         attack = (candidate and candidate.risk_from.attack) or ""
@@ -548,7 +523,7 @@ class Synthetic(Rows[SyntheticCandidate]):
         columns = ["main", "control", "baseline", "excess", works]
         title, first = say("synthetic.table"), say("synthetic.head.attack")
         shown = table(title, first, rows, columns, "synthetic.head.", say("synthetic.note"))
-        return [*self._drawn("rates"), shown]
+        return [*self.charts.values(), shown]
 
     def exposed(self) -> Section:
         lines = [(key, str(rows)) for key, rows in self.section.rows.items()]

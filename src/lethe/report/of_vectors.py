@@ -21,12 +21,7 @@ from lethe.evidence.of_vectors import (
 from lethe.evidence.rules import EMBEDDING_METRICS
 from lethe.report.catalogue import say
 from lethe.report.embedding_figures import NAMED
-from lethe.report.first_screen import (
-    Room,
-    interval_sentence,
-    severity_of,
-    share_sentence,
-)
+from lethe.report.first_screen import Room, share_sentence
 from lethe.report.numbers import (
     Cell,
     amount,
@@ -55,7 +50,7 @@ from lethe.report.sections import (
 )
 from lethe.report.severity import Worst
 from lethe.report.static_svg import charts_of_data
-from lethe.report.vectors_further import also_found, further_charts, further_parts
+from lethe.report.vectors_further import also_found, drawn, further_charts, further_parts
 
 _NEAR_ALL = 0.9  # a limit on every attacker at or above this says next to nothing
 
@@ -78,17 +73,20 @@ class Vectors(Room[VectorCandidate]):
     result_head = "vectors.head.lift"
     none_fits = "tried.both"
     metrics = EMBEDDING_METRICS
+    criteria: Mapping[str, str] = {"": "linking"}
     planted = "top-1"
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
         self.models = self.section.models
-        self.mine = [self._of(model) for model in self.models]
+        # The candidates of each model, the release as it is first.
+        self.mine = [
+            [row for row in self.document.candidates if row.name.startswith(self._lead(model))]
+            for model in self.models
+        ]
 
-    def _of(self, model: VectorModel) -> list[VectorCandidate]:
-        """The candidates of one model, the release as it is first."""
-        lead = f"{model.name}: " if len(self.models) > 1 else ""
-        return [row for row in self.document.candidates if row.name.startswith(lead)]
+    def _lead(self, model: VectorModel) -> str:
+        return f"{model.name}: " if len(self.models) > 1 else ""
 
     def words(self) -> Sequence[str]:
         return [text for model in self.models for text in model.words]
@@ -122,16 +120,13 @@ class Vectors(Room[VectorCandidate]):
 
     change = "options.change", amount
 
-    def criterion(self, attack: str) -> str:
-        return "linking"
-
     def worst(self, candidate: VectorCandidate | None) -> Worst:
         risk = None if candidate is None else self.share_of(candidate)
         value, _, chance = share_sentence(risk, self.chance)
         if candidate is None or not isinstance(risk, Estimate) or not value:
             reason = risk.reason if isinstance(risk, Refusal) else ""
             return Worst(say("vectors.refused"), say("unmeasured"), "", reason, "")
-        level = severity_of(self, candidate)
+        level = self.level(candidate)
         key, further = "vectors.headline", [also_found(self.models, candidate)]
         if level == "not-above-chance":
             key, size = "vectors.none", self.seen(candidate)
@@ -145,11 +140,13 @@ class Vectors(Room[VectorCandidate]):
             further.append(say("vectors.closed_world", **words))
         results = [row for row in candidate.risk_from.results if row.valid and row.powered]
         detail = say("vectors.among", n=len(results)) if len(results) > 1 else ""
-        interval = ", ".join(filter(None, (interval_sentence(self, risk), detail)))
+        interval = ", ".join(filter(None, (self.interval(risk), detail)))
+        chosen = candidate.risk_from
+        knows = next((row.knows for row in chosen.results if row.attack == chosen.attack), "–")
         return Worst(
             say(key, value=value, chance=chance),
             say("vectors.short", value=value),
-            say("vectors.by", attack=_attacker(candidate.risk_from), knows=_knows(candidate)),
+            say("vectors.by", attack=_attacker(chosen), knows=knows),
             " ".join(filter(None, [f"{interval}." if interval else "", *further])),
             level,
         )
@@ -166,7 +163,7 @@ class Vectors(Room[VectorCandidate]):
     def attacks(self) -> Sequence[Part]:
         parts: list[Part] = []
         for model, charts in zip(self.models, self.charts, strict=True):
-            parts += _drawn(charts, "sweep")
+            parts += drawn(charts, "sweep")
             parts.append(Folded(self._title("vectors.attacks", model), self._tables(model)))
         for model, mine, charts in zip(self.models, self.mine, self.charts, strict=True):
             parts += further_parts(model.further, mine, charts)
@@ -175,8 +172,7 @@ class Vectors(Room[VectorCandidate]):
         return parts
 
     def _title(self, key: str, model: VectorModel) -> str:
-        lead = f"{model.name}: " if len(self.models) > 1 else ""
-        return lead + say(key)
+        return self._lead(model) + say(key)
 
     def _tables(self, model: VectorModel) -> list[Part]:
         rows, first = named(model.attacks), say("attack")
@@ -225,21 +221,13 @@ class Vectors(Room[VectorCandidate]):
             title, first = self._title("vectors.spread", model), say("vectors.head.named")
             columns: list[Column] = [(say("vectors.head.people"), count)]
             parts.append(table(title, first, rows, columns, note=note))
-        parts += self._people()
-        return Section(
-            "exposed", say("vectors.exposed"), say("vectors.exposed.lead"), parts, say("nav.who")
-        )
-
-    def _people(self) -> list[Part]:
-        records = self.document.records
-        if not records.kept:
-            return [Words(say("exposed.not_kept"), "note")]
-        columns = ("probes", "named", "median=median_rank", "bits")
-        rows = [(row.id, row) for row in records.exposed]
-        title, first = say("exposed.list"), say("vectors.head.person")
-        return personal(
-            say("exposed.personal"), table(title, first, rows, columns, "vectors.head.")
-        )
+        records, first = self.document.records, say("vectors.head.person")
+        listed = [(row.id, row) for row in records.exposed]
+        columns = ["probes", "named", "median=median_rank", "bits"]
+        shown = table(say("exposed.list"), first, listed, columns, "vectors.head.")
+        parts += personal(records.kept, shown)
+        lead = say("vectors.exposed.lead")
+        return Section("exposed", say("vectors.exposed"), lead, parts, say("nav.who"))
 
     def options(self) -> Sequence[Part]:
         rule = self.section.rule
@@ -284,7 +272,8 @@ class Vectors(Room[VectorCandidate]):
             note += " " + say("vectors.closed", measure=utility.measure, value=smoothed)
         title, head = self._title("vectors.utility", model), "vectors.head."
         rows: list[tuple[str, Any]] = [(f"{row.sigma:.4g}", row) for row in utility.levels]
-        parts = [*_drawn(charts, "utility"), table(title, "sigma", rows, columns, head, note)]
+        shown = table(title, "sigma", rows, columns, head, note)
+        parts: list[Part] = [*drawn(charts, "utility"), shown]
         if model.surface:
             columns = ["m=draws", "sqrt=effective", "lift", "mean=utility"]
             rows = [(f"{row.sigma:g}", row) for row in model.surface]
@@ -306,14 +295,10 @@ class Vectors(Room[VectorCandidate]):
         title, first = self._title("vectors.radii", model), say("vectors.head.by")
         return [
             Words(say("vectors.radii.warning"), "warning"),
-            *_drawn(charts, "certified"),
+            *drawn(charts, "certified"),
             table(title, first, rows, columns, "vectors.head.", note),
             distances,
         ]
-
-
-def _drawn(charts: Mapping[str, Chart], name: str) -> list[Part]:
-    return [charts[name]] if name in charts else []
 
 
 def _controls(controls: Controls) -> list[tuple[str, str]]:
@@ -331,13 +316,6 @@ def _controls(controls: Controls) -> list[tuple[str, str]]:
     values = {"conditioning": controls.conditioning}
     values |= {} if controls.shared_inputs is None else {"shared_inputs": controls.shared_inputs}
     return rows + facts(values)
-
-
-def _knows(candidate: VectorCandidate) -> str:
-    """Knowledge of the attacker whose attack gives the risk."""
-    chosen = candidate.risk_from
-    held = [row.knows for row in chosen.results if row.attack == chosen.attack]
-    return held[0] if held else "–"
 
 
 def _attacker(result: Any) -> str:

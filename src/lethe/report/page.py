@@ -155,7 +155,11 @@ def _page(releases: Sequence[Release], title: str | None = None) -> str:
         body = templates().get_template("release.html.j2").render(**vars(releases[0]))
     else:
         first, skip = together(releases), "r1"
-        body = _several(releases, first)
+        article, parts = templates().get_template("article.html.j2"), []
+        for at, release in enumerate(releases, start=1):
+            html = apart(article.render(**vars(release), title=release.title), f"r{at}-")
+            parts.append({"id": f"r{at}", "title": release.title, "html": html})
+        body = templates().get_template("several.html.j2").render(first=first, parts=parts)
     title = say("page.title", name=name, outcome=say(f"outcome.{first.outcome.code}"))
     top = say("page.kind", kind=first.kind, name=name)
     return whole_page(title, top, body, skip, source)
@@ -194,16 +198,6 @@ def _told_apart(page: str) -> str:
         return f"{match[1]}{match[2]}{again}"
 
     return re.sub(r'( role="region" aria-label=")([^"]*)', name, page)
-
-
-def _several(releases: Sequence[Release], head: First) -> str:
-    template = templates().get_template("article.html.j2")
-    pieces = [template.render(**vars(release), title=release.title) for release in releases]
-    parts = [
-        {"id": f"r{at}", "title": release.title, "html": apart(piece, f"r{at}-")}
-        for at, (release, piece) in enumerate(zip(releases, pieces, strict=True), start=1)
-    ]
-    return templates().get_template("several.html.j2").render(first=head, parts=parts)
 
 
 # Text from data is escaped, so that a bare quotation mark is always ours.

@@ -265,9 +265,11 @@ def named(rows: Sequence[T]) -> list[tuple[str, T]]:
     return [(str(row.name), row) for row in rows]  # type: ignore[attr-defined]  # they have one
 
 
-def personal(warning: str, shown: Table) -> list[Part]:
-    """A list of people or records, folded and with its warning; nothing where it is empty."""
-    folded = Folded(shown.title, [Words(warning, "warning"), shown])
+def personal(kept: bool, shown: Table) -> list[Part]:
+    """A list of people or records, folded and with its warning; a note where none was `kept`."""
+    if not kept:
+        return [Words(say("exposed.not_kept"), "note")]
+    folded = Folded(shown.title, [Words(say("exposed.personal"), "warning"), shown])
     return [folded] if shown.rows else []
 
 

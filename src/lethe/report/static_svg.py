@@ -128,11 +128,17 @@ def plain_style() -> Iterator[None]:
 
 
 def new_axes(
-    width: float, height: float, margins: tuple[float, float, float, float]
+    width: float = WIDTH,
+    height: float = 260.0,
+    margins: tuple[float, float, float, float] = (64.0, 22.0, 10.0, 46.0),
+    *,
+    x: str = "",
+    y: str = "",
 ) -> tuple[Figure, Axes]:
     """A transparent figure with one set of axes; sizes in points, margins left, right, top, bottom.
 
-    Margins are given, not fitted: fitting would measure text with the fonts of the machine.
+    Margins are given, not fitted: fitting would measure text with the fonts of the machine. `x` and
+    `y` are keys of the catalogue: what the axes show.
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -150,6 +156,8 @@ def new_axes(
     )
     axes.set_facecolor("none")
     axes.tick_params(length=3)
+    axes.set_xlabel(say(x) if x else "")
+    axes.set_ylabel(say(y) if y else "")
     return figure, axes
 
 
@@ -157,8 +165,8 @@ if TYPE_CHECKING:
     Draw = Callable[[Slots], Figure | None]
 
 
-def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart | None:
-    """A matplotlib chart, for the page and for Python; None where there is nothing to draw.
+def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> list[Chart]:
+    """A matplotlib chart, for the page and for Python; empty where there is nothing to draw.
 
     Args:
         title: as in `Chart`, as is `name`.
@@ -169,10 +177,10 @@ def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart |
         slots = Slots()
         figure = draw(slots)
         if figure is None:
-            return None
+            return []
         fit(figure)
         svg = inline(figure, prefix, label, slots)
-    return Chart(title, name, svg, partial(as_figure, draw))
+    return [Chart(title, name, svg, partial(as_figure, draw))]
 
 
 def charts_of_data(
@@ -187,17 +195,17 @@ def charts_of_data(
         painters: by name, a function of the data and the slots.
         prefix: of the names of the charts, as is `ids` of the ids in the page.
     """
-    drawn = {
-        name: chart(
+    return {
+        name: drawn
+        for name, draw in painters.items()
+        for drawn in chart(
             say(f"chart.{name}"),
             f"{prefix}{name}",
             f"{ids}{prefix}{name}-",
             say(f"chart.{name}.label"),
             partial(draw, data),
         )
-        for name, draw in painters.items()
     }
-    return {name: found for name, found in drawn.items() if found is not None}
 
 
 def as_figure(draw: Draw) -> Figure:
@@ -284,10 +292,8 @@ def _only_used_ids(text: str, prefix: str) -> str:
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
 
 
-# What static figures draw alike: dashes for those who see no colour, bands, legends.
+# What static figures draw alike: dashes for those who see no colour, bands, rows.
 
-SIZE = (WIDTH, 260.0)  # points
-MARGINS = (64.0, 22.0, 10.0, 46.0)  # left, right, top, bottom
 DASHES: Mapping[str, tuple[int, ...]] = {
     "solid": (),
     "dashed": (5, 2),
@@ -346,20 +352,14 @@ def interval(axes: Axes, y: float, found: Any, colour: str, mark: str, label: st
         axes.plot([value], [y], mark, ms=5, color=COLOURS[colour], label=label)
 
 
-def legend(axes: Axes, *, x: str | None = None, y: str | None = None) -> None:
-    """The names of the axes: keys of the catalogue. `fit` names the lines."""
-    for key, name_axis in ((x, axes.set_xlabel), (y, axes.set_ylabel)):
-        if key is not None:
-            name_axis(say(key))
-
-
-def figure_of_rows(names: Sequence[str]) -> tuple[Figure, Axes]:
+def figure_of_rows(names: Sequence[str], x: str = "") -> tuple[Figure, Axes]:
     """Axes with a row for each name, the first on top at 0, the next at -1.
 
     Args:
         names: above each row, so that a phone has room for both; words from data as slots.
+        x: as in `new_axes`.
     """
-    figure, axes = new_axes(WIDTH, 38.0 * len(names) + 56.0, (18.0, 22.0, 10.0, 46.0))
+    figure, axes = new_axes(WIDTH, 38.0 * len(names) + 56.0, (18.0, 22.0, 10.0, 46.0), x=x)
     axes.set_yticks([])
     for at, name in enumerate(names):
         across = axes.get_yaxis_transform()

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lethe.evidence.estimate import Measured
 from lethe.evidence.of_rows import QuasiSection, RecordsSection, SyntheticSection
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
 from lethe.report.static_svg import (
     COLOURS,
-    MARGINS,
-    SIZE,
     WIDTH,
     Slots,
     band,
     figure_of_rows,
     interval,
-    legend,
     new_axes,
 )
 
@@ -31,7 +27,7 @@ _MOST_COLUMNS = 9
 def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
     """Rows that are alone in a column (on the diagonal) and in a pair, in percent."""
     shares = {
-        frozenset(subset.columns): _value(subset.unique)
+        frozenset(subset.columns): getattr(subset.unique, "value", None) or 0.0
         for size, listed in section.uniqueness.subsets.items()
         for subset in listed
         if size < 3
@@ -40,7 +36,8 @@ def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
     names = names[:_MOST_COLUMNS]
     if len(names) < 2:
         return None
-    figure, axes = new_axes(WIDTH, 28.0 * max(len(names), 3) + 52.0, (120.0, 22.0, 6.0, 46.0))
+    height, margins = 28.0 * max(len(names), 3) + 52.0, (120.0, 22.0, 6.0, 46.0)
+    figure, axes = new_axes(WIDTH, height, margins, x="chart.pairs.x")
     for row, first in enumerate(names):
         for column, second in enumerate(names[: row + 1]):
             share = shares.get(frozenset([first, second]))
@@ -57,13 +54,12 @@ def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
     axes.grid(False)
     axes.set_xlim(0, len(names))
     axes.set_ylim(len(names), 0)
-    legend(axes, x="chart.pairs.x")
     return figure
 
 
 def facts_known(section: RecordsSection, slots: Slots) -> Figure:
     """People named by the number of facts that are known."""
-    figure, axes = new_axes(*SIZE, MARGINS)
+    figure, axes = new_axes(x="chart.facts.x", y="chart.facts.y")
     needed = section.needed.shares
     sizes = list(needed)
     band(axes, sizes, list(needed.values()), "before", "solid", say("chart.facts.known"))
@@ -73,7 +69,6 @@ def facts_known(section: RecordsSection, slots: Slots) -> Figure:
     ticks = (0, 0.2, 0.4, 0.6, 0.8, 1)
     axes.set_yticks(ticks, [percent(share) for share in ticks])
     axes.set_ylim(0, 1.02)
-    legend(axes, x="chart.facts.x", y="chart.facts.y")
     return figure
 
 
@@ -82,7 +77,7 @@ def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
     attacks = section.attacks
     if not attacks:
         return None
-    figure, axes = figure_of_rows([slots.put(one.name) for one in attacks])
+    figure, axes = figure_of_rows([slots.put(one.name) for one in attacks], "chart.rates.x")
     for at, one in enumerate(attacks):
         for shift, (key, colour, mark) in enumerate(
             (("main", "after", "o"), ("control", "before", "s"), ("baseline", "muted", "D"))
@@ -91,9 +86,4 @@ def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
             interval(axes, -at - 0.22 * (shift - 1), getattr(one, key), colour, mark, label)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [percent(x) for x in (0, 0.25, 0.5, 0.75, 1)])
-    axes.set_xlabel(say("chart.rates.x"))
     return figure
-
-
-def _value(rate: Measured) -> float:
-    return getattr(rate, "value", None) or 0.0

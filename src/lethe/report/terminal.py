@@ -10,7 +10,6 @@ from lethe.evidence.findings import Findings
 from lethe.report.catalogue import say
 from lethe.report.first_screen import First, first_screen
 from lethe.report.numbers import Cell
-from lethe.report.sections import Table
 from lethe.report.severity import outcome
 
 if TYPE_CHECKING:
@@ -51,7 +50,12 @@ def print_findings(findings: Findings, folder: str) -> None:
     console = terminal()
     _print_head(console, first)
     if first.options is not None and len(first.options.rows) > 1:
-        _print_table(console, first.options, named=not document.candidates)
+        drawn = titled(None if document.candidates else first.options.title)
+        for head, numeric in zip(first.options.heads, first.options.numeric, strict=True):
+            drawn.add_column(head, justify="right" if numeric else "left", overflow="fold")
+        for name, cells in first.options.rows:
+            drawn.add_row(Text(name), *(Text(_cell(cell)) for cell in cells))
+        console.print(drawn)
         console.print(Text(" ".join(first.notes)))
     for skipped in document.frontier.skipped:
         console.print(Text(say("terminal.skipped", **vars(skipped))))
@@ -106,17 +110,6 @@ def wrapped(text: str, width: int, indent: str) -> list[str]:
     whole = "".join(sign if sign.isprintable() else " " for sign in text).replace(" %", "\u00a0%")
     lines = textwrap.wrap(whole, width, subsequent_indent=indent, break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]
-
-
-def _print_table(console: Console, table: Table, named: bool) -> None:
-    from rich.text import Text
-
-    drawn = titled(table.title if named else None)
-    for head, numeric in zip(table.heads, table.numeric, strict=True):
-        drawn.add_column(head, justify="right" if numeric else "left", overflow="fold")
-    for name, cells in table.rows:
-        drawn.add_row(Text(name), *(Text(_cell(cell)) for cell in cells))
-    console.print(drawn)
 
 
 def _cell(cell: Cell | str) -> str:

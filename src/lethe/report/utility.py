@@ -29,9 +29,7 @@ class Utility:
         """A utility lost for a table, in points where utility is a share."""
         if isinstance(found, Estimate) and found.value is None:
             return Cell("estimate", say("unmeasured"))
-        if self.shares and isinstance(found, Estimate):
-            return points(found)
-        return decimals(found)
+        return points(found) if self.shares else decimals(found)
 
     @property
     def lost(self) -> str:

@@ -10,7 +10,6 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_vectors import (
     Beyond,
     Grouping,
-    Inference,
     Retrieved,
     Scored,
     SinglingOut,
@@ -30,17 +29,7 @@ from lethe.report.numbers import (
     share_words,
 )
 from lethe.report.sections import Chart, Column, Facts, Folded, Part, Table, Words, named, table
-from lethe.report.static_svg import (
-    COLOURS,
-    DASHES,
-    MARGINS,
-    SIZE,
-    Slots,
-    band,
-    charts_of_data,
-    legend,
-    new_axes,
-)
+from lethe.report.static_svg import COLOURS, DASHES, Slots, band, charts_of_data, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,31 +37,33 @@ if TYPE_CHECKING:
     from lethe.report.of_vectors import VectorCandidate
 
 _STYLES = (("before", "solid"), ("after", "dashed"), ("ink", "chain"), ("muted", "dotted"))
-_TICKS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
+_TICKS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 
 def further_charts(
     model: VectorModel, mine: Sequence[VectorCandidate], prefix: str
 ) -> dict[str, Chart]:
     """Figures of what was asked for beyond the attack, by name."""
-    first, curves = mine[0].verification if mine else None, model.further.singling_out
-    charts = {} if first is None else charts_of_data({"det": det}, first, prefix)
-    return (
-        charts if curves is None else charts | charts_of_data({"matched": matched}, curves, prefix)
-    )
+    charts = charts_of_data({"det": det}, mine[0].verification if mine else None, prefix)
+    return charts | charts_of_data({"matched": matched}, model.further.singling_out, prefix)
 
 
-def det(found: Scored, slots: Slots) -> Figure | None:
+def drawn(charts: Mapping[str, Chart], *names: str) -> list[Chart]:
+    """Those of the named charts that there are."""
+    return [charts[name] for name in names if name in charts]
+
+
+def det(found: Scored | None, slots: Slots) -> Figure | None:
     """False non-match against false match, both on normal deviates, of three attackers."""
     from scipy.special import ndtri
 
-    rows = [row for row in found.attacks if row.missed]
-    if not rows:
+    rows = [row for row in found.attacks if row.missed] if found else []
+    if not found or not rows:
         return None
     best = sorted(rows, key=lambda row: getattr(row.eer, "value", 1.0))[:1]
     chosen = [row for row in rows if row.name in ("cosine", "plda")]
     chosen += [row for row in best if row not in chosen]
-    figure, axes = new_axes(*SIZE, MARGINS)
+    figure, axes = new_axes(x="chart.det.x", y="chart.det.y")
     low, high = 0.0005, 0.9995
 
     def place(share: float) -> float:
@@ -86,20 +77,18 @@ def det(found: Scored, slots: Slots) -> Figure | None:
         axes.plot(x, lines[0], color=COLOURS[colour], dashes=DASHES[dashes], label=row.name)
     axes.plot([place(low), place(high)], [place(high), place(low)], color=COLOURS["muted"], lw=0.8)
     axes.plot([place(low), 0], [place(low), 0], color=COLOURS["muted"], lw=0.6)
-    inside = [tick for tick in _TICKS if low <= tick <= high]
     for setter in (axes.set_xticks, axes.set_yticks):
-        setter([place(tick) for tick in inside], [percent(tick) for tick in inside])
+        setter([place(tick) for tick in _TICKS], [percent(tick) for tick in _TICKS])
     axes.set_xlim(place(low), place(0.6))
     axes.set_ylim(place(low), place(high))
-    legend(axes, x="chart.det.x", y="chart.det.y")
     return figure
 
 
-def matched(curves: SinglingOut, slots: Slots) -> Figure | None:
+def matched(curves: SinglingOut | None, slots: Slots) -> Figure | None:
     """Share of people among the k likeliest by k: a line for each attacker."""
-    if not curves.matched:
+    if not curves or not curves.matched:
         return None
-    figure, axes = new_axes(*SIZE, MARGINS)
+    figure, axes = new_axes(x="chart.matched.x", y="chart.matched.y")
     names = dict.fromkeys(row.name for row in curves.matched)
     for name, (colour, dashes) in zip(names, _STYLES, strict=False):
         mine = [row for row in curves.matched if row.name == name]
@@ -111,7 +100,6 @@ def matched(curves: SinglingOut, slots: Slots) -> Figure | None:
             shown.append(k)
     axes.set_xticks([math.log10(k) for k in shown], [grouped(k) for k in shown])
     axes.set_ylim(0, 1)
-    legend(axes, x="chart.matched.x", y="chart.matched.y")
     return figure
 
 
@@ -121,8 +109,7 @@ def further_parts(
     """Everything of one model that was asked for beyond the attack; nothing where nothing was."""
     parts: list[Part] = []
     if mine and mine[0].verification:
-        parts += [charts[name] for name in ("det", "matched") if name in charts]
-        parts.append(_options(mine))
+        parts += [*drawn(charts, "det", "matched"), _options(mine)]
         details = _verification(further, mine[0].verification)
         parts.append(Folded(say("verify.details"), details))
     parts += _attributes(further, mine)
@@ -235,17 +222,13 @@ def _attributes(further: Beyond, mine: Sequence[VectorCandidate]) -> list[Part]:
         )
         title, head = say("attribute.title", name=first.name), say("verify.head.option")
         parts.append(table(title, head, rows, columns, "attribute.head.", note))
-        parts.append(Facts(_beside(first), title=say("attribute.beside", name=first.name)))
+        beside = [(say("attribute.permuted"), str(share(first.permuted.balanced)))]
+        if first.raw is not None:
+            beside.append((say("attribute.raw"), str(share(first.raw.gain))))
+            beside.append((say("attribute.over_raw"), str(share(first.over_raw))))
+        parts.append(Facts(beside, title=say("attribute.beside", name=first.name)))
     parts += [Words(attribute.refused, "note") for attribute in further.attributes_refused]
     return parts
-
-
-def _beside(first: Inference) -> list[tuple[str, str]]:
-    rows = [(say("attribute.permuted"), str(share(first.permuted.balanced)))]
-    if first.raw is not None:
-        rows.append((say("attribute.raw"), str(share(first.raw.gain))))
-        rows.append((say("attribute.over_raw"), str(share(first.over_raw))))
-    return rows
 
 
 def _two_releases(links: TwoReleases | None) -> list[Part]:
