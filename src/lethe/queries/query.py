@@ -118,7 +118,8 @@ def _aggregate(reader: Reader) -> Aggregate:
         raise reader.wrong(why, start)
     reader.example = examples[word]
     reader.must("(", word)
-    return aggregates.kind_of(word).read(word, reader)
+    kind = next(kind for kind in aggregates.AGGREGATES if word in kind.EXAMPLES)
+    return kind.read(word, reader)
 
 
 def bind(query: Query, schema: Schema, person: str | None = None) -> Query:

@@ -11,7 +11,6 @@ import functools
 import os
 import shutil
 import tempfile
-import types
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -90,12 +89,7 @@ class OpenTable:
     def __enter__(self) -> OpenTable:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

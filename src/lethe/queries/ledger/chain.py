@@ -47,13 +47,9 @@ class Accounts:
         """Of the data set's budget."""
         return minus(self.budget, self.spent)
 
-    def to_text(self) -> str:
-        """Canonical JSON."""
-        return canonical(vars(self))
-
     @staticmethod
     def from_text(text: str) -> Accounts:
-        """Read back what `to_text` gave.
+        """Read back what `canonical` gave.
 
         Raises Damaged: it is something else.
         """

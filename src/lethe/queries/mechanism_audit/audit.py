@@ -97,7 +97,8 @@ def audit_mechanism(
     settings = settings or MechanismSettings()
     named = name or str(getattr(mechanism, "__name__", type(mechanism).__name__))
     measured = study(mechanism, pairs, settings, say)
-    return MechanismSubject(measured, settings, named, code_of(mechanism, pairs, named)).findings()
+    subject = MechanismSubject(measured, settings, named, code_of(mechanism, pairs, named))
+    return run(subject, settings.rules(), named)
 
 
 def code_of(mechanism: Mechanism, pairs: Sequence[Pair], name: str) -> str:
@@ -331,9 +332,6 @@ def _odd(study: Study) -> list[str]:
     return words
 
 
-_NOT_TRIED = NotRun(
-    "inputs that were not tried", "a black box has infinitely many; name yours with --neighbours"
-)
 _ATTACKS = (
     (
         "cells",
@@ -370,10 +368,6 @@ class MechanismSubject(Subject):
     settings: MechanismSettings  # of the audit
     name: str  # of the mechanism
     code: str  # hash of the mechanism and its inputs
-
-    def findings(self) -> Findings:
-        """The document of the audit."""
-        return run(self, self.settings.rules(), self.name)
 
     @property
     def _level(self) -> float:
@@ -452,7 +446,12 @@ class MechanismSubject(Subject):
                 "fingerprint": self.code,
             },
             attacks=[AttackRow(name, title, paper, "black box") for name, title, paper in _ATTACKS],
-            attacks_not_run=[_NOT_TRIED],
+            attacks_not_run=[
+                NotRun(
+                    "inputs that were not tried",
+                    "a black box has infinitely many; name yours with --neighbours",
+                )
+            ],
             utility="not measured",
             risk=settings.metric,
             operating_rule="a mechanism is judged by its claim.",

@@ -136,7 +136,9 @@ class Law:
         check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
         miss = 1 - confidence
         if self.name == "discrete laplace":
-            return float(_discrete_laplace(self.scale, miss))
+            # P(|X| > q) = 2 r^(q+1) / (1 + r), r = e^(-1/scale)
+            spare = math.log(2) - math.log1p(math.exp(-1 / self.scale)) - math.log(miss) + 1e-12
+            return float(max(0, math.ceil(self.scale * spare) - 1))
         if self.name == "gaussian":
             return float(-ndtri(miss / 2)) * self.scale * _OUT
         return float(_discrete_gaussian(self.scale, miss))
@@ -164,12 +166,6 @@ class Law:
         if len(sizes) > 8:
             raise InputError(f"a sum of {len(sizes)} Laplace noises is too long: at most 8.")
         return _sum_of_laplaces(self.scale * sizes, 1 - confidence) * _OUT + steps
-
-
-def _discrete_laplace(scale: float, miss: float) -> int:
-    """P(|X| > q) = 2 r^(q+1) / (1 + r), r = e^(-1/scale)."""
-    spare = math.log(2) - math.log1p(math.exp(-1 / scale)) - math.log(miss) + 1e-12
-    return max(0, math.ceil(scale * spare) - 1)
 
 
 def _discrete_gaussian(sigma: float, miss: float) -> int:
@@ -271,12 +267,11 @@ def stated(
     )
 
 
-def check_whole(name: str, value: int) -> int:
-    """Return `value` if it is a whole number of at least 1."""
+def check_whole(name: str, value: int) -> None:
+    """Refuse what is no whole number of at least 1."""
     whole = not isinstance(value, bool) and isinstance(value, int)
     if not whole or value < 1:
         raise InputError(f"{name}={value!r} must be a whole number of at least 1.")
-    return value
 
 
 def whole_numbers(exact: Iterable[int]) -> list[int]:
