@@ -47,9 +47,13 @@ class Accounts:
         """Of the data set's budget."""
         return minus(self.budget, self.spent)
 
+    def to_text(self) -> str:
+        """Canonical JSON."""
+        return canonical(vars(self))
+
     @staticmethod
     def from_text(text: str) -> Accounts:
-        """Read back what `canonical` gave.
+        """Read back what `to_text` gave.
 
         Raises Damaged: it is something else.
         """

@@ -240,15 +240,14 @@ def burn_down(entries: Sequence[Entry]) -> list[Point]:
     for entry in entries:
         if entry.kind in ("create", "spend", "raise"):
             now, body = Accounts.from_text(entry.state), read_json(entry.body)
-            point = Point(now.queries, now.left, now.budget)
+            stand = now.queries, now.left, now.budget
+            point = Point(*stand)
             if entry.kind == "spend":
                 rows = _rows(stored.get(entry.number))
                 # Privacy and fingerprint stand behind the question, which can hold what parts them.
                 question = body["query"].rpartition(" | ")[0].rpartition(" | ")[0] or body["query"]
                 point = Asked(
-                    now.queries,
-                    now.left,
-                    now.budget,
+                    *stand,
                     entry.analyst,
                     _cut(question),
                     Charge(now.rule, *body["charge"]),

@@ -489,7 +489,7 @@ def _append(
             key=key,
             answers=answers,
             body=chain.canonical(body),
-            state=chain.canonical(accounts),
+            state=accounts.to_text(),
             previous=chain.genesis(dataset) if last is None else last.hash,
             hash="",
         )

@@ -130,13 +130,9 @@ class Rows:
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """Yield all entries in their order, read in batches."""
-        start = -1
+        where, start = f"dataset = ? AND number > ? ORDER BY number LIMIT {_BATCH}", -1
         while True:
-            entries = list(
-                self._many(
-                    f"dataset = ? AND number > ? ORDER BY number LIMIT {_BATCH}", (dataset, start)
-                )
-            )
+            entries = list(self._many(where, (dataset, start)))
             yield from entries
             if len(entries) < _BATCH:
                 return

@@ -80,7 +80,11 @@ def check_place(
     for file in (certificate, key):
         if file is not None and not file.is_file():
             raise InputError(f"{file} does not exist.")
-    if not _is_here(host) and certificate is None and not behind_proxy:
+    try:
+        is_here = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = False
+    if not is_here and certificate is None and not behind_proxy:
         raise InputError(
             f"host={host!r} is reached from other machines, and tokens would travel in the clear: "
             "give --certificate and --key, or put a proxy with TLS in front and say "
@@ -175,15 +179,6 @@ def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
                 self._timer = None
 
     return Limited
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 BODY_SECONDS = 10.0
@@ -473,19 +468,11 @@ async def _body(request: Request) -> Mapping[str, Any]:
             async for piece in request.stream():
                 read += piece
                 if len(read) > MOST_BYTES:
-                    raise _Refused(
-                        413,
-                        "too-large",
-                        f"the body is above {MOST_BYTES} bytes.",
-                        connection="close",
-                    )
+                    words = f"the body is above {MOST_BYTES} bytes."
+                    raise _Refused(413, "too-large", words, connection="close")
     except TimeoutError:
-        raise _Refused(
-            408,
-            "too-slow",
-            f"the body did not arrive within {BODY_SECONDS:g} s.",
-            connection="close",
-        ) from None
+        words = f"the body did not arrive within {BODY_SECONDS:g} s."
+        raise _Refused(408, "too-slow", words, connection="close") from None
     try:
         body = read_json(read.decode("utf-8"))
     except (ValueError, RecursionError):
