@@ -111,7 +111,7 @@ def _watched() -> Iterator[Callable[..., dict[str, Any]]]:
     """A function that says what was printed, written, warned and logged since its last call."""
     before = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
     logged, records = logging.Handler(), list[logging.LogRecord]()
-    logged.emit = records.append  # type: ignore[method-assign]  # it does nothing else
+    logged.emit = records.append  # type: ignore[assignment]  # it does nothing else
     with contextlib.ExitStack() as stack:
         warned = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")

@@ -119,10 +119,18 @@ class MechanismSettings:
         return f"{self.claim.measure}-lower"
 
     def rules(self) -> list[Rule]:
-        """The claim as a rule, beside it one on noise that is used twice, and those of `rule`."""
-        asked, claimed = [parse_rule(text, MECHANISM_METRICS) for text in self.rule], list[Rule]()
-        if self.claim.value is not None:
-            claimed.append(Rule(self.metric, None, self.claim.value))
-            if all(rule.metric != REUSE for rule in asked):
-                claimed.append(Rule(REUSE, None, MOST))
-        return claimed + [rule for rule in asked if rule not in claimed]
+        """Those of the claim, and those of `rule`."""
+        claimed = self.claimed()
+        return claimed + [rule for rule in self._asked() if rule not in claimed]
+
+    def claimed(self) -> list[Rule]:
+        """The claim as a rule, and beside it the one on noise that is used twice."""
+        if self.claim.value is None:
+            return []
+        rules = [Rule(self.metric, None, self.claim.value)]
+        if all(rule.metric != REUSE for rule in self._asked()):
+            rules.append(Rule(REUSE, None, MOST))
+        return rules
+
+    def _asked(self) -> list[Rule]:
+        return [parse_rule(text, MECHANISM_METRICS) for text in self.rule]

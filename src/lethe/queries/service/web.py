@@ -360,7 +360,10 @@ class _Guard:
                     facts["trouble"] = str(error)
             except Exception as error:
                 status, content = 500, {"error": "internal", "message": OUT_OF_REACH}
-                facts["trouble"] = _place(error)
+                # Kind and place of a bug; what it says could hold a cell.
+                frame = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+                facts["trouble"] = f"{type(error).__name__} in {frame.name}, {where}"
             if status != _HUNG_UP and await request.is_disconnected():
                 facts["would_be"], status = status, _HUNG_UP
             seconds = time.perf_counter() - began
@@ -420,14 +423,6 @@ def _refusal(error: LetheError) -> tuple[int, Mapping[str, str]]:
     if isinstance(error, PaidUnanswered):
         words = PAID_UNANSWERED
     return status, {"error": code, "message": words}
-
-
-def _place(error: Exception) -> str:
-    """Kind and place of a bug; what it says could hold a cell."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return (
-        f"{type(error).__name__} in {frame.name}, {os.path.basename(frame.filename)}:{frame.lineno}"
-    )
 
 
 def _analyst(request: Request, tokens: Tokens) -> str:
