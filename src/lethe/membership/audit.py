@@ -39,6 +39,8 @@ from lethe.membership.candidates import (
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.inputs import handed_in, own_rows, split_copies
+from lethe.membership.onion import onion
+from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.slices import check_groups, columns_of, group_evidence, who_bears
@@ -231,7 +233,16 @@ def audit_model(
     """
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
-    settings.attacks(_available(spec))
+    available = Available(
+        spec.task,
+        population=int(spec.unseen.sum()),
+        predicted_labels=spec.task == "classification",
+        features=True,
+        population_features=True,
+        references=True,
+        queries=spec.queries > 0,
+    )
+    settings.attacks(available)  # refuses attacks before anything is trained
     columns = columns_of(data, spec)
     check_groups(settings.rules(), columns)
     public = functools.partial(settled_public_weights, folder, spec, settings)
@@ -255,7 +266,14 @@ def audit_model(
         shown = settings.variance, settings.seed, data.name, columns, content_of(data, spec.pool)
         write_records(folder, first, data.classes, features, *shown)
 
-    scores, models_behind = _settled_exposure(folder, spec, first.shadows)
+    # The t-scores that define the targeted mitigations are those of the first run.
+    models_behind = int(folder.settle("weights_from_models", first.shadows.models))
+    path = folder.path / "exposure.safetensors"
+    scores = read_exposure(path, spec.hash(), models_behind, first.shadows.records)
+    if scores is None:
+        scores = expose(first.shadows.first(models_behind)).all_models.t
+        mark = {"spec": spec.hash(), "models": str(models_behind)}
+        folder.write(path.name, save({"t": scores}, metadata=mark))
     weights = targeted_weights(scores, spec, settings)
     shadows = train(further, weights, stop.reached)
     jobs = _attacks_to_run(train, built, shadows, first, weights, columns)
@@ -336,8 +354,6 @@ def _with_groups(
     fprs, rules = settings.fprs(), settings.rules()
     persons = None
     if plain and shadows.groups is not None:
-        from lethe.membership.persons import person_level
-
         persons = person_level(shadows, measured.best, fprs, sure, *how)
     return replace(
         measured,
@@ -354,8 +370,6 @@ def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int
         models_behind: of the plain models, those that records are chosen on.
         earlier: options that were trained before.
     """
-    from lethe.membership.onion import onion
-
     done, models = itertools.count(earlier), first.shadows.models
 
     def without(removal: Mitigation, weights: NDArray[np.float32]) -> Shadows:
@@ -366,19 +380,6 @@ def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int
     if settings.keep_records:
         write_personal(train.folder, exposed, "onion")
     return replace(first, onion=layers)
-
-
-def _available(spec: Spec) -> Available:
-    """Data that attacks will have, to refuse attacks before training."""
-    return Available(
-        spec.task,
-        population=int(spec.unseen.sum()),
-        predicted_labels=spec.task == "classification",
-        features=True,
-        population_features=True,
-        references=True,
-        queries=spec.queries > 0,
-    )
 
 
 MOST_CELLS = 1 << 25
@@ -572,18 +573,6 @@ def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[n
     weights = np.ones(len(spec.labels), np.float32)
     weights[spec.pool] = exponential_weights(t, settings.alpha, settings.beta)
     return weights
-
-
-def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Float, int]:
-    """The t-scores that define the targeted mitigations, and their number of models."""
-    models = int(folder.settle("weights_from_models", plain.models))
-    path = folder.path / "exposure.safetensors"
-    name = spec.hash()
-    t = read_exposure(path, name, models, plain.records)
-    if t is None:
-        t = expose(plain.first(models)).all_models.t
-        folder.write(path.name, save({"t": t}, metadata={"spec": name, "models": str(models)}))
-    return t, models
 
 
 def read_exposure(path: Path, spec: str, models: int, records: int) -> Float | None:

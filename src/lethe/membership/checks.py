@@ -302,14 +302,6 @@ def power(
     return check("power", WARN, detail)
 
 
-def _cheap(results: Mapping[str, AttackRates], best: str) -> list[str]:
-    """Attacks to run on the plants: a quick attack, and the deciding one."""
-    quick = ("lira-online", "lira-offline", "loss-threshold")
-    first = next((name for name in quick if name in results), best)
-    slow = best in ATTACKS and ATTACKS[best].learns
-    return [first] if best == first or (slow and first in quick[:2]) else [first, best]
-
-
 def self_checked(
     shadows: Shadows,
     targets: Shadows | None,
@@ -354,7 +346,12 @@ def self_checked(
         why = f"{stable.name}: {stable.detail}"
         checked = {name: replace(rates, failed=why) for name, rates in checked.items()}
     best = strongest(checked, fpr)
-    names, fprs = _cheap(checked, best), results[best].fprs
+    # Attacks to run on the plants: a quick one, and the deciding one.
+    quick = ("lira-online", "lira-offline", "loss-threshold")
+    first = next((name for name in quick if name in checked), best)
+    slow = best in ATTACKS and ATTACKS[best].learns
+    names = [first] if best == first or (slow and first in quick[:2]) else [first, best]
+    fprs = results[best].fprs
     confidence = results[best].auc.confidence
     planted = plants(shadows, targets, names, fprs, confidence, len(results), variance, seed)
     listed = [

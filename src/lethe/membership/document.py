@@ -41,6 +41,7 @@ from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import AttackRates, chance_of, judged, shown, strongest_metric
 from lethe.membership.settings import AuditSettings
+from lethe.membership.text_tables import f1_tables
 from lethe.membership.utility import per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.chunks import Spec
@@ -428,8 +429,6 @@ def _candidate(
         further = measured.mitigation.details(spec.pool)
     f1 = None
     if settings.predictions:
-        from lethe.membership.text_tables import f1_tables
-
         f1 = f1_tables(measured.shadows, before, settings.confidence)
     results, views, family = measured.results, measured.views, measured.family
     above_chance = shown(results, measured.among, views, family)

@@ -117,7 +117,6 @@ class Ranked:
     se: Float  # (N,) their standard errors
     low: Float  # (N,) lower limits
     high: Float  # (N,) upper limits
-    how: str  # what the limits allow for
 
 
 @dataclass(frozen=True)
@@ -163,13 +162,6 @@ class Spreads:
             t = (inside.mean - outside.mean) * np.exp(-drawn / 2 - self.error / 8)
         return np.where(known, t, np.nan)
 
-    def t_and_error(self, inside: Moments, outside: Moments) -> tuple[Float, Float]:
-        """(N,) t-scores and their standard errors: of the two means, and of the spread."""
-        t = self.t(inside, outside)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            of_means = (1 / inside.count + 1 / outside.count) / 2
-            return t, np.sqrt(of_means + t**2 * self.error / 4)
-
 
 def _variance(inside: Moments, outside: Moments) -> Float:
     return inside.variance() + outside.variance()
@@ -206,13 +198,12 @@ class Exposure:
             low, high = self.all_models.limits(level)
             order = known[np.argsort(-self.all_models.t[known], kind="stable")]
             t, se = self.all_models.t, self.all_models.se
-            return Ranked(order, t, se, low, high, "limits hold for all records at once")
+            return Ranked(order, t, se, low, high)
         t, se = self.second
         z = float(ndtri((1 + confidence) / 2))
         known = np.flatnonzero(np.isfinite(self.first.t) & np.isfinite(t))
         order = known[np.argsort(-self.first.t[known], kind="stable")]
-        how = "ranked on one half of the shadow models, t and limits from the other"
-        return Ranked(order, t, se, t - z * se, t + z * se, how)
+        return Ranked(order, t, se, t - z * se, t + z * se)
 
     def top_auc(self) -> Measured:
         """Phi of `top_t` with its limits: AUC of an attack on a record of that exposure."""
@@ -255,7 +246,11 @@ def expose(
     second = vulnerability(report.signals, report.members)
     spreads, shown = Spreads.of(choose, report), (second.t, second.se)
     if spreads is not None:
-        shown = spreads.t_and_error(*_both(report, slice(None)))
+        inside, outside = _both(report, slice(None))
+        t = spreads.t(inside, outside)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of the means, and of the spread
+            of_means = (1 / inside.count + 1 / outside.count) / 2
+            shown = t, np.sqrt(of_means + t**2 * spreads.error / 4)
     bad = int((~_steady(report, rows)).sum()) + int((~_steady(report, highest)).sum())
     if bad:
         why = Refusal(

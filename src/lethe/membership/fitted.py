@@ -72,10 +72,12 @@ def asked(
     session = hasattr(model, "run") and hasattr(model, "get_inputs")
     predict = session_answers(model) if session else getattr(model, "predict", model)
     if not network and not scored and (not callable(predict) or isinstance(model, type)):
+        shown = f"the class {model.__name__}" if isinstance(model, type) else f"a {name}"
+        shown = f"the text {model!r}" if isinstance(model, str) else shown
         raise InputError(
-            f"model is {'the class ' * isinstance(model, type)}{_shown(model)}; with members it "
-            "must be a fitted estimator, a network or a function from records to "
-            "probabilities, labels or numbers. Files are audited by `lethe audit fitted`."
+            f"model is {shown}; with members it must be a fitted estimator, a network or a "
+            "function from records to probabilities, labels or numbers. Files are audited by "
+            "`lethe audit fitted`."
         )
     notes: tuple[str, ...] = ()
     is_combined = class_labels is not None and class_labels.ndim == 2
@@ -90,7 +92,13 @@ def asked(
         elif not classes:
             outputs = one_column(predict, inputs, name)
         elif scored:
-            columns = _codes(model, classes)
+            known = getattr(model, "classes_", None)
+            if known is None:
+                raise InputError(
+                    f"model is a {name} that is not fitted: call fit first, or leave members out "
+                    "to have it trained."
+                )
+            columns = _places(as_text(column_of(known, "classes_")).tolist(), classes)
             outputs = probabilities_of(model, inputs, columns, len(classes))
         else:
             outputs, notes = _answered(np.asarray(predict(inputs)), len(labels), classes, name)
@@ -142,12 +150,6 @@ def normalised(probabilities: NDArray[np.float64]) -> tuple[NDArray[np.float64],
         "divided by their sum."
     )
     return np.where(changed[:, None], scaled, probabilities), (note,)
-
-
-def _shown(model: Any) -> str:
-    if isinstance(model, str):
-        return f"the text {model!r}"
-    return model.__name__ if isinstance(model, type) else f"a {type(model).__name__}"
 
 
 def _of_module(model: Any, inputs: NDArray[Any]) -> NDArray[np.floating]:
@@ -217,17 +219,6 @@ def _answered(
         note = f"One number a record is read as the probability of the class {classes[1]!r}."
         return np.stack([1 - flat, flat], axis=1), (note,)
     return np.eye(len(classes))[_places(as_text(flat).tolist(), classes)], ()
-
-
-def _codes(model: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """(classes the estimator knows,) the code of each."""
-    known = getattr(model, "classes_", None)
-    if known is None:
-        raise InputError(
-            f"model is a {type(model).__name__} that is not fitted: call fit first, or leave "
-            "members out to have it trained."
-        )
-    return _places(as_text(column_of(known, "classes_")).tolist(), classes)
 
 
 def _places(names: list[str], classes: tuple[str, ...]) -> NDArray[np.int64]:

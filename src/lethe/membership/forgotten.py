@@ -395,7 +395,12 @@ def _verdicts(
     out = []
     for at in range(count):
         if unknown[at]:
-            out.append(_nothing(bool(flat[at])))
+            why = "fewer than two pairs of models with scores, or none on one side"
+            if flat[at]:
+                why = "the signals of all models on these records are equal, so there is "
+                why += "nothing to compare"
+            empty = None, None, 0, 0, 0, None, None, None, None
+            out.append(Verdict(INCONCLUSIVE, None, Refusal(why), *empty))
             continue
         name = names[int(above[:, at].argmin())]
         table = tables[name]
@@ -453,26 +458,9 @@ def _needed(
     if needed > models and not likely:
         return needed, False
     # A trace well beyond the margin takes fewer models than one at the margin would.
-    return max(_as_seen(value, margin, effect, *split, chance), models + 2), True
-
-
-def _as_seen(
-    value: float, margin: float, effect: float, lower: float, upper: float, chance: float
-) -> int:
-    """Models needed to distinguish an AUC between 0.5 and the margin from the farther."""
     inside = min(max(value, 0.501), 0.999)
-    if inside - 0.5 >= margin - inside:
-        return models_to_tell(inside, 0.5, effect, lower, chance)
-    return models_to_tell(inside, margin, effect, upper, chance)
-
-
-def _nothing(flat: bool) -> Verdict:
-    why = (
-        "the signals of all models on these records are equal, so there is nothing to compare"
-        if flat
-        else "fewer than two pairs of models with scores, or none on one side"
-    )
-    return Verdict(INCONCLUSIVE, None, Refusal(why), None, None, 0, 0, 0, None, None, None, None)
+    farther, level = (0.5, split[0]) if inside - 0.5 >= margin - inside else (margin, split[1])
+    return max(models_to_tell(inside, farther, effect, level, chance), models + 2), True
 
 
 def _group(

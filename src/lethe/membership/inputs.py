@@ -5,6 +5,7 @@ An audit that drew the split and trained the models itself needs none of this.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from lethe.assess.verdict import HARMLESS, InputCheck
 from lethe.errors import InputError, LetheError, NotMeasurable, RunFailed
 from lethe.evidence.rules import PASS, judge
 from lethe.membership.attacks.lira import ranked
+from lethe.membership.blind import People, by_column, told_by
 from lethe.membership.document import Measurement, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.measure import run_attacks
@@ -117,9 +119,12 @@ def misplaced(shadows: Shadows, seed: int = 0) -> str:
     inside = _centred(members)
     if not (residual.any() and inside.any()):
         return ""
+    # (models, people) sums over the records of each person.
+    person = np.unique(shadows.people[:_RECORDS], return_inverse=True)[1]
+    sums = [np.array([np.bincount(person, row) for row in side]) for side in (residual, inside)]
     return (
         shifted(residual, inside)
-        or _matched(*_of_people(residual, inside, shadows.people[:_RECORDS]), "models", seed)
+        or _matched(sums[0], sums[1], "models", seed)
         or _matched(residual.T, inside.T, "records", seed)
     )
 
@@ -156,16 +161,6 @@ def shifted(residual: Float, inside: Float) -> str:
                 order = " and read backwards" if backwards else ""
                 return f"moved by {moved}{order} (z = {best:.0f}, as it is {own:.1f})"
     return ""
-
-
-def _of_people(residual: Float, inside: Float, people: NDArray[np.generic]) -> tuple[Float, Float]:
-    """(K, P) sum over the records of each person, for each model."""
-    _, person = np.unique(people, return_inverse=True)
-
-    def added(table: Float) -> Float:
-        return np.array([np.bincount(person, row) for row in table], np.float64)
-
-    return added(residual), added(inside)
 
 
 def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
@@ -219,8 +214,6 @@ def drawn_alike(
     columns = _known_columns(shadows, features, seed)
     if columns is None:
         return None
-    from lethe.membership.blind import People, by_column, told_by
-
     rng = np.random.default_rng([seed, 43])
     rows = rng.permutation(shadows.records)[:_ROWS]
     table = columns[rows]
@@ -231,10 +224,8 @@ def drawn_alike(
     person = np.unique(shadows.people[rows], return_inverse=True)[1]
     told = []
     for member in shadows.members[:_TARGETS, rows]:
-        try:
+        with contextlib.suppress(InputError, NotMeasurable):  # too few of a side
             told.append(told_by(views, People(member, person, seed), seed=seed))
-        except (InputError, NotMeasurable):  # too few of a side
-            continue
     telling = [result for result in told if result.tells]
     if len(telling) < min(2, shadows.models) or not telling:
         return None

@@ -155,7 +155,7 @@ def without_groups(
     for group in np.unique(groups):
         alone = np.flatnonzero(groups == group)
         part = _Sums.of(signals[alone], rows.centre, members[alone], everything[alone])
-        yield total.minus(part).both(rows.centre)
+        yield total.minus(part, rows.centre)
 
 
 def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]:
@@ -251,15 +251,12 @@ class _Sums:
                 sums[2, block] = np.square(part, out=part).sum(axis=0)
         return _Sums(*parts[0], *parts[1])
 
-    def minus(self, other: _Sums) -> _Sums:
-        """Subtract the models behind other sums."""
-        return _Sums(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
-
-    def both(self, centre: Float) -> tuple[Moments, Moments]:
-        """Moments of both sides."""
+    def minus(self, other: _Sums, centre: Float) -> tuple[Moments, Moments]:
+        """Moments of both sides without the models behind other sums."""
+        left = _Sums(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
         return (
-            _moments_of(self.count_in, self.sum_in, self.square_in, centre),
-            _moments_of(self.count_out, self.sum_out, self.square_out, centre),
+            _moments_of(left.count_in, left.sum_in, left.square_in, centre),
+            _moments_of(left.count_out, left.sum_out, left.square_out, centre),
         )
 
     def without(

@@ -247,8 +247,10 @@ class Meter:
         if rates.auc.high is None or rates.auc.high >= 0.5:
             return rates
         # The direction was chosen from two, so each gets half of the level.
-        others = _turned(references)
-        again = self.rates(name, -score, fprs, confidence, 2 * family, others, curve=curve)
+        if references is not None:
+            after = [(left, rows, -anew) for left, rows, anew in references.after]
+            references = Rescored(references.columns, -references.before, after)
+        again = self.rates(name, -score, fprs, confidence, 2 * family, references, curve=curve)
         return replace(again, turned=rates.auc)
 
     def rates(
@@ -281,7 +283,10 @@ class Meter:
         influence = self.table.influence(score, rates_read, whole.outside, references)
         if self.single or len(least) or share < 1:
             spreads = self._spreads(score, whole, rates_read, influence, least, share)
-            influence = replace(influence, spreads=spreads, paired=self._paired(rates_read))
+            members = float(max(1, min(self.sides) - 1))
+            # Degrees of freedom of differences of the AUC and of each TPR.
+            degrees = [members, *(min(self._alarms(fpr), members) for fpr in rates_read)]
+            influence = replace(influence, spreads=spreads, paired=degrees if self.single else [])
         method, people = method_of(influence), math.ceil(min(self.sides) / share)
 
         def rate_of(place: int, point: RatePoint, level: float) -> Estimate:
@@ -352,11 +357,6 @@ class Meter:
         """Degrees of freedom of the threshold at an FPR, for a single target."""
         return max(1.0, math.floor(fpr * self.sides[1] + 1e-9) - 1)
 
-    def _paired(self, fprs: NDArray[np.float64]) -> list[float]:
-        """Degrees of freedom of differences of the AUC and the TPRs, for a single target."""
-        members = float(max(1, min(self.sides) - 1))
-        return [members, *(min(self._alarms(fpr), members) for fpr in fprs)] if self.single else []
-
     def _at_fpr(
         self, score: NDArray[np.float64], fpr: float, curve: Roc, variance: float, share: float
     ) -> Spread:
@@ -377,14 +377,6 @@ class Meter:
         weight = members**2 / persons + threshold**2 / self._alarms(fpr / share)
         whole = members + threshold
         return Spread(whole, whole**2 / weight if weight > 0 else float(persons))
-
-
-def _turned(rescored: Rescored | None) -> Rescored | None:
-    """Negate all scores."""
-    if rescored is None:
-        return None
-    after = [(left, rows, -score) for left, rows, score in rescored.after]
-    return Rescored(rescored.columns, -rescored.before, after)
 
 
 def method_of(influence: Influence) -> str:

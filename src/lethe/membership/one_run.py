@@ -236,10 +236,8 @@ class Canaries:
             batches: features and labels of one epoch, as the training step gets them.
         """
         pairs = zip(self.features, self.labels, strict=True)
-        wanted, seen = (
-            {_record(*pair): place for place, pair in enumerate(pairs)},
-            np.zeros(len(self), bool),
-        )
+        wanted = {_record(*pair): place for place, pair in enumerate(pairs)}
+        seen = np.zeros(len(self), bool)
         for features, labels in batches:
             rows = np.asarray(features).astype(self.features.dtype)
             marks = np.asarray(labels).astype(self.labels.dtype)

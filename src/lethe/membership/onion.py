@@ -160,9 +160,8 @@ def compared(
     stayed = after.of_records(others)
     # The first half chose who is removed: there the others look safer than they are.
     old, new = before.of_records(others).halves()[1], stayed.halves()[1]
-    rows = np.arange(len(others))
     known = [vulnerability(side.signals, side.members) for side in (old, new)]
-    rows = rows[np.isfinite(known[0].t) & np.isfinite(known[1].t)]
+    rows = np.flatnonzero(np.isfinite(known[0].t) & np.isfinite(known[1].t))
     change: Measured = Refusal("no record that stayed has a t-score before and after")
     if len(rows) and old.models >= 6:
         change = mean_change(new, old, rows, confidence)

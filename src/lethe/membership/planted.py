@@ -278,7 +278,11 @@ def plants(
         for name in names:
             read = meter.rates(name, scores[name][scored], fprs, level, share=share)
             keep_strongest(best, read)
-        leak = _sizes(victims, scored, oracle, best)
+        known = roc(victims.members[scored], oracle[scored])
+        leak = {"auc": auc_of(known)}
+        for quantity in best:
+            if quantity.startswith("tpr@"):
+                leak[quantity] = rate_at(known, float(quantity.removeprefix("tpr@"))).tpr
         # Of t-scores half of the sizes will do.
         exposed = None if place % 2 else expose(models, confidence=confidence)
         if exposed is not None and isinstance(exposed.top_t, Estimate):
@@ -298,15 +302,3 @@ def keep_strongest(best: dict[str, Estimate], read: AttackRates) -> None:
             continue
         if quantity not in best or (best[quantity].low or 0.0) < (estimate.low or 0.0):
             best[quantity] = estimate
-
-
-def _sizes(
-    shadows: Shadows, scored: NDArray[np.bool_], oracle: Float, read: dict[str, Estimate]
-) -> dict[str, float]:
-    """Result of an attacker who knows the values of every record, by quantity."""
-    curve = roc(shadows.members[scored], oracle[scored])
-    sizes = {"auc": auc_of(curve)}
-    for quantity in read:
-        if quantity.startswith("tpr@"):
-            sizes[quantity] = rate_at(curve, float(quantity.removeprefix("tpr@"))).tpr
-    return sizes

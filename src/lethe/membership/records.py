@@ -19,6 +19,7 @@ from lethe.files import write_for_owner
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.document import Measurement, exposed_records
 from lethe.membership.exposure import Vulnerability, vulnerability
+from lethe.membership.pair_auc import pair_auc
 from lethe.membership.scoring import score
 from lethe.training.environment import on_one_thread
 from lethe.training.folder import RunFolder, write_personal
@@ -338,8 +339,6 @@ def flags(
 
     Returns: p (smallest over attacks, corrected for their number), flagged_by, flagged.
     """
-    from lethe.membership.pair_auc import pair_auc
-
     if not scores:
         raise InputError("scores of at least one attack are needed to flag records, got none.")
     by_attack = {

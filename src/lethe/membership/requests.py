@@ -299,12 +299,9 @@ def find_people(
         (outside, "held out of all training, so no model has anything to forget. Remove them"),
     ):
         if lines:
-            raise InputError(f"{where}: {_lines(lines)} {words}.")
+            # As an editor counts them, the header being the first.
+            shown = ", ".join(str(line + 2) for line in lines[:12])
+            more = f" and {len(lines) - 12} more" if len(lines) > 12 else ""
+            named = f"line {shown} is" if len(lines) == 1 else f"lines {shown}{more} are"
+            raise InputError(f"{where}: {named} {words}.")
     return Requests(tuple(requests.values()), len(names) - len(requests))
-
-
-def _lines(lines: list[int]) -> str:
-    """Lines as an editor counts them, the header being the first."""
-    shown = ", ".join(str(line + 2) for line in lines[:12])
-    more = f" and {len(lines) - 12} more" if len(lines) > 12 else ""
-    return f"line {shown} is" if len(lines) == 1 else f"lines {shown}{more} are"

@@ -139,10 +139,6 @@ class AuditSettings:
                 )
         if self.mitigations == ("none",):
             object.__setattr__(self, "mitigations", ())
-        self._check_private()
-        standard_mitigations(self.noise, self.alpha, self.beta, None)
-
-    def _check_private(self) -> None:
         object.__setattr__(self, "epsilon", tuple(sorted(set(self.epsilon))))
         for epsilon in self.epsilon:
             check_between("epsilon", epsilon, 0, float("inf"), open_low=True, open_high=True)
@@ -153,6 +149,7 @@ class AuditSettings:
             check_between(
                 "local_epsilon", self.local_epsilon, 0, float("inf"), open_low=True, open_high=True
             )
+        standard_mitigations(self.noise, self.alpha, self.beta, None)
 
     def rules(self) -> list[Rule]:
         """The rules, read."""

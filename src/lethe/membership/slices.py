@@ -84,7 +84,19 @@ def slice_metrics(
         InputError: shapes differ, one slice only, or more slices than half the records.
         NotMeasurable: the pooled FPR is not resolved.
     """
-    names, slice_of = _cut(score, members, values)
+    if score.shape != members.shape or values.shape != members.shape[1:]:
+        raise InputError(
+            f"score {score.shape} and members {members.shape} must be (models, records), and "
+            f"values {values.shape} must have one entry for each record."
+        )
+    names, slice_of = np.unique(values, return_inverse=True)
+    if len(names) < 2:
+        raise InputError("slices=1 leaves nothing to compare; use a column of several values.")
+    if 2 * len(names) > len(values):
+        raise InputError(
+            f"slices={len(names)} are more than {len(values)} records can carry (at most half as "
+            "many): the column names records rather than groups. Use one of fewer values."
+        )
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     everyone = np.arange(members.shape[1]) if people is None else people
     scored = ~np.isnan(score)
@@ -106,6 +118,13 @@ def slice_metrics(
         rest = _Part(score, members, pairs, everyone, ~rows, seed)
         rates = part.rates(fpr, joint)
         difference, p = _difference(rates, rest.rates(fpr, joint))
+        exposed: Measured = Refusal(
+            "a record lacks two models IN or OUT, or its signals have no spread"
+        )
+        if np.isfinite(own := means[:, at]).all():
+            method = "jackknife over pairs of shadow models, Student t, Bonferroni over slices"
+            how = jackknife(own[1:]), count, joint, f"{method}; n = records"
+            exposed = symmetric_estimate(float(own[0]), *how)
         result = Slice(
             name,
             count,
@@ -113,7 +132,7 @@ def slice_metrics(
             part.share(threshold, True, joint),
             part.share(threshold, False, joint),
             rates.tpr[fpr],
-            _t_estimate(means[:, at], count, joint),
+            exposed,
             difference,
             None,
         )
@@ -127,25 +146,6 @@ def slice_metrics(
         replace(one, p=float(adjusted[at])) if at in adjusted else one
         for at, one in enumerate(found)
     ]
-
-
-def _cut(
-    score: NDArray[np.floating], members: Bool, values: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    if score.shape != members.shape or values.shape != members.shape[1:]:
-        raise InputError(
-            f"score {score.shape} and members {members.shape} must be (models, records), and "
-            f"values {values.shape} must have one entry for each record."
-        )
-    names, slice_of = np.unique(values, return_inverse=True)
-    if len(names) < 2:
-        raise InputError("slices=1 leaves nothing to compare; use a column of several values.")
-    if 2 * len(names) > len(values):
-        raise InputError(
-            f"slices={len(names)} are more than {len(values)} records can carry (at most half as "
-            "many): the column names records rather than groups. Use one of fewer values."
-        )
-    return names, slice_of
 
 
 class _Part:
@@ -233,19 +233,6 @@ def _mean_t(
     rows = [means(moments(signals, members), moments(signals, ~members))]
     rows += [means(inside, outside) for inside, outside in without_groups(signals, members, pairs)]
     return small_sample_factor(max(len(signals) - 2, 2)) * np.array(rows)
-
-
-def _t_estimate(means: Float, records: int, confidence: float) -> Measured:
-    value, left = float(means[0]), means[1:]
-    if not np.isfinite(means).all():
-        return Refusal("a record lacks two models IN or OUT, or its signals have no spread")
-    return symmetric_estimate(
-        value,
-        jackknife(left),
-        records,
-        confidence,
-        "jackknife over pairs of shadow models, Student t, Bonferroni over slices; n = records",
-    )
 
 
 # Who bears the risk: the strongest attack by class and by the columns that were asked for.

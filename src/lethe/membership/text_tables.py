@@ -226,11 +226,7 @@ def _mean(
 
 
 def _blind(share: NDArray[np.float64], records: int) -> Sequence[tuple[str, Codes]]:
-    """(models, H) answers of models that read no text.
-
-    Args:
-        share: (C,) of each class among the training records.
-    """
+    """(models, H) answers of models that read no text; `share` (C,) of the training records."""
     most = np.full((1, records), int(np.argmax(share)), np.int64)
     drawn = np.random.default_rng([0, len(share)]).choice(len(share), (DRAWS, records), p=share)
     return [("majority class", most), ("class shares", drawn.astype(np.int64))]

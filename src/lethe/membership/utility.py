@@ -27,7 +27,7 @@ def utility(shadows: Shadows, confidence: float) -> Estimate | None:
     judged = shadows.judged
     table = _held_out(judged)
     people = people_of(judged.population_groups, judged.population.shape[1])
-    if table is None or not _several(people):
+    if table is None or len(np.unique(people)) < 2:
         return None
     return _mean(table, shadows.pairs, people, confidence)
 
@@ -89,7 +89,7 @@ def utility_loss(
     chosen = np.ones(new.shape[1], bool) if rows is None else rows
     gap = old[:, chosen].astype(np.float64) - new[:, chosen].astype(np.float64)
     people = people_of(after.population_groups, new.shape[1])[chosen]
-    if not _several(people):
+    if len(np.unique(people)) < 2:
         return None
     most = 1.0 if new.dtype == np.bool_ else np.inf
     return mean_estimate(gap, after.pairs, people, confidence, -most, most)
@@ -102,7 +102,7 @@ def class_utility(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) 
     if table is None or int(rows.sum()) < 2:
         return Refusal(f"{int(rows.sum())} held-out records; at least 2 are needed")
     people = people_of(shadows.population_groups, table.shape[1])[rows]
-    if not _several(people):
+    if len(np.unique(people)) < 2:
         return Refusal("all held-out records are of one person; at least 2 persons are needed")
     return _mean(table[:, rows], shadows.pairs, people, confidence)
 
@@ -132,11 +132,6 @@ def per_class(
 def people_of(groups: NDArray[Any] | None, records: int) -> NDArray[Any]:
     """(records,) label of each record's person, or of the record itself."""
     return np.arange(records) if groups is None else groups
-
-
-def _several(people: NDArray[Any]) -> bool:
-    """Whether there are two persons, without whom nothing is known of the spread."""
-    return len(np.unique(people)) > 1
 
 
 def _held_out(shadows: Shadows) -> Merit | None:

@@ -46,9 +46,13 @@ in between.
     number = isinstance(value, Real) and not isinstance(value, bool)
     # Compared before it is made a float: a float of a very large whole number does not exist.
     if not (number and float(least) <= value <= float(most)):  # type: ignore[operator]  # number says so
+        try:
+            shown = repr(value)
+        except ValueError:  # a whole number of more digits than Python prints
+            shown = "a very large number"
+        shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
         raise InputError(
-            f"{name}={_shown(value)} must be at least {least} and at most {most}: give a number in "
-            "between."
+            f"{name}={shown} must be at least {least} and at most {most}: give a number in between."
         )
     return float(value)  # type: ignore[arg-type]  # checked above
 
@@ -175,15 +179,6 @@ def _exact(name: str, number: float | Fraction) -> Fraction:
     if not isinstance(number, Fraction) and not math.isfinite(number):
         raise InputError(f"{name}={number!r} must be a finite number.")
     return number if isinstance(number, Fraction) else Fraction(repr(float(number)))
-
-
-def _shown(value: object) -> str:
-    """A value in a message: one line, and short."""
-    try:
-        text = repr(value)
-    except ValueError:  # a whole number of more digits than Python prints
-        return "a very large number"
-    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _mu_of_pure(epsilon: float) -> float:

@@ -189,15 +189,6 @@ def name_text(name: str) -> str:
 # Literals as their columns have them.
 
 
-def check_numeric(column: Column) -> None:
-    """Refuse a column that holds no numbers."""
-    if not column.kind.numeric:
-        raise InputError(
-            f"column {column.name!r} holds {column.kind.holds}, not numbers. Ask for count() by "
-            "it, or choose a column of numbers."
-        )
-
-
 def refuse_times(column: Column) -> None:
     """Refuse a column of times where its values are listed or grouped by."""
     if column.type == "time":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -154,15 +153,25 @@ def make_plan(
     if not rehearsal.rows:
         raise InputError("at this cost no group is large enough to be shown: spend more.")
     sample, released = rehearsal.rows[0], rehearsal.guarantee
-    notes = (*_notes(query, privacy), *sample.notes)
-    named = () if privacy.person is None else (DISTINCT,)
+    named: tuple[str, ...] = ()
+    notes = ["a row counts as a person: say person and rows if people have several"]
+    if privacy.person is not None:
+        named = (DISTINCT,)
+        notes = [
+            f"at most {privacy.rows} rows of a person are used, the others are left out; rows "
+            "without a person too"
+        ]
+    if query.finds_groups:
+        notes.append("groups with few rows are not shown: their mere presence would tell")
+    notes += sample.notes
+    if query.finds_groups:
+        which = f"the largest noisy counts with names of up to {LONGEST_NAME:,} characters that fit"
+        notes.append(f"at most {groups:,} groups are shown, {which}")
     assumed = (*released.assumptions, *named, *schema.assumptions(), *assumptions)
     guarantee = replace(released, assumptions=assumed)
     words = query.aggregate.sensitivity(privacy.whose, bool(query.by))
-    if query.finds_groups:
-        which = f"the largest noisy counts with names of up to {LONGEST_NAME:,} characters that fit"
-        notes = (*notes, f"at most {groups:,} groups are shown, {which}")
-    return Plan(query, privacy, layout, sample, guarantee, words, notes, released, groups, size)
+    rest = words, tuple(notes), released, groups, size
+    return Plan(query, privacy, layout, sample, guarantee, *rest)
 
 
 def _size(query: Query, schema: Schema, layout: CellLayout, limits: Limits) -> tuple[int, Limits]:
@@ -206,20 +215,6 @@ def _size_of(value: Any) -> int:
     return len(json.dumps(json.dumps(value)))
 
 
-def _notes(query: Query, privacy: Privacy) -> tuple[str, ...]:
-    notes = []
-    if privacy.person is None:
-        notes.append("a row counts as a person: say person and rows if people have several")
-    else:
-        notes.append(
-            f"at most {privacy.rows} rows of a person are used, the others are left out; rows "
-            "without a person too"
-        )
-    if query.finds_groups:
-        notes.append("groups with few rows are not shown: their mere presence would tell")
-    return tuple(notes)
-
-
 def _rehearsed(query: Query, layout: CellLayout, privacy: Privacy, rows: int) -> Answers:
     """The mechanism on one group of rows that nobody has."""
     group = tuple(key.among[0] if key.among else "somewhere" for key in query.by)
@@ -238,12 +233,33 @@ def explain(plan: Plan) -> list[str]:
     Returns: One thing a sentence or two; no line breaks within.
     """
     privacy = plan.privacy
+    who = (
+        "A person is one row here. If people have several rows, this protects each row and not the "
+        "person: name the column that says whose a row is (person) and how many count (rows)."
+    )
+    if privacy.person is not None:
+        who = (
+            f"A person is what column {privacy.person!r} names; at most {privacy.rows} of their "
+            "rows are used, chosen by a hash of these rows alone. More rows make the noise larger, "
+            "fewer leave more out."
+        )
+    groups = []
+    if plan.query.finds_groups:
+        groups = [
+            "Which groups there are is private too: a group shows only if its noisy count is above "
+            "a threshold, which costs a part of epsilon, and delta."
+        ]
+    elif plan.query.by:
+        groups = [
+            "The groups are listed in the question, so all of them are answered, also those "
+            "without a row; a row is in one group, so groups cost no more than one of them."
+        ]
     return [
         f"You ask: {plan.query}.",
         guarantee_words(plan.guarantee),
-        _who(plan),
+        who,
         *plan.query.aggregate.explained(),
-        *_groups(plan.query),
+        *groups,
         f"Before noise, {plan.sensitivity}. Noise: {plan.noise}.",
         *(
             f"Noise alone moves the answer by at most about {half:.3g}"
@@ -300,31 +316,3 @@ def _times(epsilon: float) -> str:
     if epsilon > 40:
         return f"at most e^{epsilon:.4g} times, which is no protection worth the name,"
     return f"at most e^{epsilon:.4g} = {math.exp(epsilon):.3g} times"
-
-
-def _who(plan: Plan) -> str:
-    privacy = plan.privacy
-    if privacy.person is None:
-        return (
-            "A person is one row here. If people have several rows, this protects each row and "
-            "not the person: name the column that says whose a row is (person) and how many count "
-            "(rows)."
-        )
-    return (
-        f"A person is what column {privacy.person!r} names; at most {privacy.rows} of their "
-        "rows are used, chosen by a hash of these rows alone. More rows make the noise larger, "
-        "fewer leave more out."
-    )
-
-
-def _groups(query: Query) -> Iterator[str]:
-    if query.finds_groups:
-        yield (
-            "Which groups there are is private too: a group shows only if its noisy count is above "
-            "a threshold, which costs a part of epsilon, and delta."
-        )
-    elif query.by:
-        yield (
-            "The groups are listed in the question, so all of them are answered, also those "
-            "without a row; a row is in one group, so groups cost no more than one of them."
-        )

@@ -7,7 +7,6 @@ alone.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +22,6 @@ from lethe.queries.grammar import (
     Either,
     IsNull,
     Key,
-    Literal,
     among,
     joined,
     listed,
@@ -65,12 +63,6 @@ class Query:
         """Whether the table itself says which groups there are."""
         return any(key.among is None for key in self.by)
 
-    def groups(self) -> list[tuple[Literal, ...]] | None:
-        """Public groups in their order; None where the table says which there are."""
-        if self.finds_groups:
-            return None
-        return list(itertools.product(*(key.among or () for key in self.by)))
-
     def __str__(self) -> str:
         where = "" if self.where is None else f" where {self.where}"
         by = f" by {', '.join(map(str, self.by))}" if self.by else ""
@@ -89,7 +81,17 @@ def parse(query: str) -> Query:
     mean(age) in [18, 100] where age >= 18 and sex != 'F' by county
     """
     reader = Reader(query)
-    aggregate = _aggregate(reader)
+    start = reader.take()
+    word, examples = start.raw.lower(), aggregates.examples()
+    if start.kind != "name" or word not in examples:
+        why = REFUSED.get(word) or (
+            f"a query starts with one of {', '.join(examples)}.{did_you_mean(word, examples)}"
+        )
+        raise reader.wrong(why, start)
+    reader.example = examples[word]
+    reader.must("(", word)
+    kind = next(kind for kind in aggregates.AGGREGATES if word in kind.EXAMPLES)
+    aggregate = kind.read(word, reader)
     where: Condition | None = None
     by: tuple[Key, ...] = ()
     while reader.next.kind != "end":
@@ -106,19 +108,6 @@ def parse(query: str) -> Query:
             hint = did_you_mean(start.raw, ("where", "by"))
             raise reader.wrong(f"here the query ends, or 'where' or 'by' follows.{hint}")
     return Query(aggregate, where, by)
-
-
-def _aggregate(reader: Reader) -> Aggregate:
-    start = reader.take()
-    word, examples = start.raw.lower(), aggregates.examples()
-    if start.kind != "name" or word not in examples:
-        why = REFUSED.get(word) or (
-            f"a query starts with one of {', '.join(examples)}.{did_you_mean(word, examples)}"
-        )
-        raise reader.wrong(why, start)
-    reader.example = examples[word]
-    reader.must("(", word)
-    return aggregates.kind_of(word).read(word, reader)
 
 
 def bind(query: Query, schema: Schema, person: str | None = None) -> Query:

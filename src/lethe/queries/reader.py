@@ -44,6 +44,10 @@ _WORD = re.compile(
     |(?P<space>\s+)""",
     re.VERBOSE,
 )
+_UNFINISHED = {
+    "'": "this text has no closing quote (write a quote within it as '').",
+    '"': "this column name is empty or has no closing quote.",
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,8 @@ def cut(query: str) -> list[Word]:
     while place < len(query):
         match = _WORD.match(query, place)
         if match is None or match.lastgroup is None:
-            raise wrong(query, place, _why(query[place]))
+            sign = query[place]
+            raise wrong(query, place, _UNFINISHED.get(sign, f"{sign!r} has no place in a query."))
         if match.lastgroup != "space":
             words.append(Word(match.lastgroup, match.group(), place))
         place = match.end()
@@ -94,14 +99,6 @@ def wrong(query: str, at: int, why: str, example: str = EXAMPLE) -> InputError:
         f"The query cannot be read: {why}\n  {start}{shown[left:right]}{end}\n  {caret}\n"
         f"Example: {example}"
     )
-
-
-def _why(sign: str) -> str:
-    if sign == "'":
-        return "this text has no closing quote (write a quote within it as '')."
-    if sign == '"':
-        return "this column name is empty or has no closing quote."
-    return f"{sign!r} has no place in a query."
 
 
 MOST_VALUES = 10_000
@@ -223,7 +220,10 @@ class Reader:
         while self.has(","):
             values.append(self.value())
         self.must("]", "the values")
-        kinds = {_kind(value) for value in values}
+        kinds = {
+            "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "numbers"
+            for value in values
+        }
         if len(kinds) > 1:
             raise self.wrong(
                 f"values of one kind must stand here, not {' and '.join(sorted(kinds))}.", start
@@ -296,8 +296,7 @@ class Reader:
         if self.has("between"):
             low = self.value()
             self.must("and", "the lower value")
-            bounds = [Compare(column, ">=", low), Compare(column, "<=", self.value())]
-            inside = joined(Both, list(bounds))
+            inside = joined(Both, [Compare(column, ">=", low), Compare(column, "<=", self.value())])
             return opposite(inside) if negated else inside
         if negated:
             raise self.wrong("'in' or 'between' must follow 'not' here.")
@@ -336,7 +335,3 @@ def _number(raw: str) -> Number | None:
     if exact != exact.to_integral_value() and abs(value) >= 2**53:
         return None  # its fraction would be lost
     return value if math.isfinite(value) else None
-
-
-def _kind(value: Literal) -> str:
-    return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "numbers"

@@ -184,31 +184,26 @@ def register(
         digest=digest,
     )
     registered = replace(registered, settled=registered.fingerprint())
+    folder = place.resolve().parent
+    document = {
+        "format": FORMAT,
+        "name": registered.name,
+        "rows": os.path.relpath(registered.rows, folder),
+        "table": registered.table,
+        "copied": registered.copied,
+        "raw": None if direct else os.path.relpath(file.path.resolve(), folder),
+        "source": registered.digest or None,
+        "settled": registered.settled,
+        "key": registered.key.hex(),
+        "schema": registered.schema.to_json(),
+    }
     try:
-        _write(registered)
+        write_for_owner(place, (json.dumps(document, indent=1) + "\n").encode())
     except RunFailed:
         if registered.copied:
             registered.rows.unlink()
         raise
     return registered
-
-
-def _write(data: Registered) -> None:
-    """Write the keeper's file."""
-    folder = data.keeper.resolve().parent
-    document = {
-        "format": FORMAT,
-        "name": data.name,
-        "rows": os.path.relpath(data.rows, folder),
-        "table": data.table,
-        "copied": data.copied,
-        "raw": None if data.source is None else os.path.relpath(data.source, folder),
-        "source": data.digest or None,
-        "settled": data.settled,
-        "key": data.key.hex(),
-        "schema": data.schema.to_json(),
-    }
-    write_for_owner(data.keeper, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def load(path: Path, source: Path | None = None) -> Registered:

@@ -36,12 +36,9 @@ def release(
     Raises InputError: the mechanism needs another kind of cost; this does not depend on `groups`.
     """
     spend, whose, columns = privacy.spend, privacy.whose, [key.column for key in query.by]
-
-    def named(shown: Groups) -> list[dict[str, Scalar]]:
-        return [dict(zip(columns, values, strict=True)) for values in shown]
-
     if not query.finds_groups:
-        return query.aggregate.released(groups, named(groups), layout, spend, whose)
+        names = [dict(zip(columns, values, strict=True)) for values in groups]
+        return query.aggregate.released(groups, names, layout, spend, whose)
     if spend.delta is None:
         raise InputError(
             "groups that the question does not list need epsilon with a delta (--delta 1e-6), "
@@ -54,7 +51,7 @@ def release(
     if most is not None:
         named_groups = replace(named_groups, rows=tuple(_fitting(named_groups.rows, most)))
     shown = {texts[str(row.key["group"])]: row for row in named_groups.rows}
-    names = named({values: groups[values] for values in shown})
+    names = [dict(zip(columns, values, strict=True)) for values in shown]
     if query.aggregate.counts_rows:
         pairs = zip(named_groups.rows, names, strict=True)
         return Answers(tuple(replace(row, key=name) for row, name in pairs), named_groups.guarantee)

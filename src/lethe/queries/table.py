@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import shutil
 import tempfile
-import types
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -90,12 +90,7 @@ class OpenTable:
     def __enter__(self) -> OpenTable:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -232,26 +227,21 @@ def measure(table: OpenTable, query: Query, person: str | None, rows: int, salt:
             # Groups that are found can be as many as the rows.
             counts = counts if query.finds_groups else counts.dense()
         groups[group] = Exact(total[0], tuple(total[1:]), counts)
-    return _all_groups(query, schema, groups, layout)
-
-
-def _all_groups(
-    query: Query, schema: Schema, groups: dict[tuple[Scalar, ...], Exact], layout: CellLayout
-) -> Groups:
-    listed, columns = query.groups(), [schema[key.column] for key in query.by]
-    if listed is None:
+    columns = [schema[key.column] for key in query.by]
+    if query.finds_groups:
         found = {
             tuple(column.shown(value) for column, value in zip(columns, group, strict=True)): exact
             for group, exact in groups.items()
             if exact.rows
         }
         return {group: found[group] for group in sorted(found, key=lambda g: tuple(map(str, g)))}
-    none = Exact(0, (0,) * len(layout.sums), (0,) * layout.cells)
+    none = Exact(0, (0,) * sums, (0,) * layout.cells)
 
     def stored(group: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         """Return the literal as DuckDB stores it."""
         return tuple(column.value_of(value) for column, value in zip(columns, group, strict=True))
 
+    listed = itertools.product(*(key.among or () for key in query.by))
     return {group: groups.get(stored(group), none) for group in listed}
 
 
@@ -281,31 +271,6 @@ def statement(
     Returns: Lines of keys, u0 if it is counted by cells, the count of rows, and the sums. Several
         lines may stand for one group; they are to be added up.
     """
-    used = _rows(layout, schema, where, person, rows, salt)
-    keys = [f"k{place}" for place in range(len(layout.keys))]
-    keys += ["u0"] if _by_unit(layout) else []
-    count = "count(u0)" if layout.units else "count(*)"
-    columns = [*keys, count, *(f"coalesce(sum({terms}), 0)" for terms in layout.sums)]
-    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-    sql = Sql(f"SELECT {', '.join(columns)} FROM ({used.text}) AS used{grouped}", used.values)
-    # Without persons a row of another group takes no other row's place: it can be dropped late,
-    # which is faster.
-    return _in_groups(sql, layout.keys, schema) if person is None else sql
-
-
-def _by_unit(layout: CellLayout) -> bool:
-    """Whether cells are values of u0; else they are values of the last key."""
-    return layout.cells > 0 and bool(layout.units)
-
-
-def _rows(
-    layout: CellLayout,
-    schema: Schema,
-    where: Condition | None,
-    person: str | None,
-    rows: int,
-    salt: str,
-) -> Sql:
     named = [f"{quoted(key.column)} AS k{place}" for place, key in enumerate(layout.keys)]
     named += [f"{unit} AS u{place}" for place, unit in enumerate(layout.units)]
     # Where only one real number is needed, its unit is NULL where there is none, and that is not
@@ -320,23 +285,38 @@ def _rows(
     if where is not None:
         conditions.append(_condition(where, schema))
     if person is None:
-        return _select(named, conditions)
-    # A person's rows are ordered by a hash of what is used of them, so that nobody else's rows
-    # and no order of the file has a say; rows that are equal there are interchangeable. The
-    # length before each part keeps different rows from having one text.
-    conditions.append(Sql(f"{quoted(person)} IS NOT NULL"))
-    names = [f"k{place}" for place in range(len(layout.keys))]
-    names += [f"u{place}" for place in range(len(layout.units))]
-    all_groups = _select([*named, f"{quoted(person)} AS person"], conditions)
-    inner = _in_groups(all_groups, layout.keys, schema)
-    texts = [f"CAST({name} AS VARCHAR)" for name in names]
-    content = "".join(f" || strlen({text}) || ':' || {text}" for text in texts)
-    text = (
-        f"SELECT {', '.join(names) or '1'} FROM ({inner.text}) AS theirs "
-        f"QUALIFY row_number() OVER (PARTITION BY person "
-        f"ORDER BY md5(CAST(? AS VARCHAR){content})) <= {rows}"
-    )
-    return Sql(text, (*inner.values, salt))
+        used = _select(named, conditions)
+    else:
+        # A person's rows are ordered by a hash of what is used of them, so that nobody else's rows
+        # and no order of the file has a say; rows that are equal there are interchangeable. The
+        # length before each part keeps different rows from having one text.
+        conditions.append(Sql(f"{quoted(person)} IS NOT NULL"))
+        names = [f"k{place}" for place in range(len(layout.keys))]
+        names += [f"u{place}" for place in range(len(layout.units))]
+        all_groups = _select([*named, f"{quoted(person)} AS person"], conditions)
+        inner = _in_groups(all_groups, layout.keys, schema)
+        texts = [f"CAST({name} AS VARCHAR)" for name in names]
+        content = "".join(f" || strlen({text}) || ':' || {text}" for text in texts)
+        text = (
+            f"SELECT {', '.join(names) or '1'} FROM ({inner.text}) AS theirs "
+            f"QUALIFY row_number() OVER (PARTITION BY person "
+            f"ORDER BY md5(CAST(? AS VARCHAR){content})) <= {rows}"
+        )
+        used = Sql(text, (*inner.values, salt))
+    keys = [f"k{place}" for place in range(len(layout.keys))]
+    keys += ["u0"] if _by_unit(layout) else []
+    count = "count(u0)" if layout.units else "count(*)"
+    columns = [*keys, count, *(f"coalesce(sum({terms}), 0)" for terms in layout.sums)]
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    sql = Sql(f"SELECT {', '.join(columns)} FROM ({used.text}) AS used{grouped}", used.values)
+    # Without persons a row of another group takes no other row's place: it can be dropped late,
+    # which is faster.
+    return _in_groups(sql, layout.keys, schema) if person is None else sql
+
+
+def _by_unit(layout: CellLayout) -> bool:
+    """Whether cells are values of u0; else they are values of the last key."""
+    return layout.cells > 0 and bool(layout.units)
 
 
 def _select(columns: Sequence[str], conditions: Sequence[Sql]) -> Sql:

@@ -204,12 +204,10 @@ def each_left_out(
         targets: only these, where not all are wanted.
     """
     signals, members = shadows.signals, shadows.members
-    means = _left_out_means(shadows.population, members) if probabilities else None
-    # Equal seeds leave out equal models, so both walk over the same references.
-    chances = None
-    if probabilities:
-        chances = leave_one_out(expit(signals), members, seed, targets)
     empty = np.zeros(0)
+    means = _left_out_means(shadows.population, members) if probabilities else empty
+    # Equal seeds leave out equal models, so both walk over the same references.
+    chances = leave_one_out(expit(signals), members, seed, targets) if probabilities else None
     for left_out in leave_one_out(signals, members, seed, targets):
         p_in = p_out = empty
         if chances is not None:
@@ -223,7 +221,7 @@ def each_left_out(
             p_in,
             p_out,
             _row(shadows.population, left_out.target),
-            empty if means is None else _row(means, left_out.target),
+            _row(means, left_out.target),
         )
 
 

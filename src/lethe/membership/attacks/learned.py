@@ -159,13 +159,15 @@ def learned_ratio(
     }
     scores = np.full(members.shape, np.nan)
     if kept:
-        for group, half in places:
-            _judge_together(
-                trees[group, half],
-                {target: table for target, table in kept.items() if row[target] == group},
-                scored & (column == half),
-                scores,
-            )
+        for group, half in places:  # at once: a call costs as much as thousands of cases
+            cells = scored & (column == half)
+            some = {k: table[cells[k]] for k, table in kept.items() if row[k] == group}
+            if not sum(map(len, some.values())):
+                continue
+            judged = judge(trees[group, half], np.concatenate(list(some.values())))
+            ends = np.cumsum([len(part) for part in some.values()])[:-1]
+            for target, part in zip(some, np.split(judged, ends), strict=True):
+                scores[target, cells[target]] = part
         return scores
     for known in everything():
         table, _ = evidence(known, probabilities)
@@ -175,19 +177,6 @@ def learned_ratio(
                 tree = trees[int(row[known.target]), half]
                 scores[known.target, cells] = judge(tree, table[cells])
     return scores
-
-
-def _judge_together(
-    trees: Any, tables: dict[int, Float], cells: NDArray[np.bool_], scores: Float
-) -> None:
-    """Score some cells of some targets at once: a call costs as much as thousands of cases."""
-    some = {target: table[cells[target]] for target, table in tables.items()}
-    if not sum(map(len, some.values())):
-        return
-    judged = judge(trees, np.concatenate(list(some.values())))
-    ends = np.cumsum([len(part) for part in some.values()])[:-1]
-    for target, part in zip(some, np.split(judged, ends), strict=True):
-        scores[target, cells[target]] = part
 
 
 def _folds(labels: NDArray[Any], most: int, what: str, seed: int) -> NDArray[np.intp]:

@@ -146,13 +146,12 @@ def lira_hierarchical(phi: Float, references: References) -> Float:
     score = np.full(len(phi), np.nan)
     known = (references.inside.count > 0) & (references.outside.count > 0)
     if known.any():
-        inside, outside = (_only(side, known) for side in (references.inside, references.outside))
+        inside, outside = (
+            Moments(side.count[known], side.mean[known], side.squares[known])
+            for side in (references.inside, references.outside)
+        )
         score[known] = _score(phi[known], inside, outside)
     return score
-
-
-def _only(side: Moments, rows: NDArray[np.bool_]) -> Moments:
-    return Moments(side.count[rows], side.mean[rows], side.squares[rows])
 
 
 def _score(phi: Float, inside: Moments, outside: Moments) -> Float:
@@ -495,8 +494,7 @@ QUERIES = (
     Attack(
         "lira-queries",
         "Likelihood-ratio attack, several queries a record",
-        "Carlini et al., Membership Inference Attacks From First Principles, IEEE S&P 2022, "
-        "section VI",
+        f"{_CARLINI}, section VI",
         WITH,
         _over_queries,
         variance=True,

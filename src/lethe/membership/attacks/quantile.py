@@ -94,15 +94,23 @@ def quantile_scores(
     with one_thread(None):
         components = 0
         if outside.shape[1] > WIDEST:  # before labels join: they must not drown among pixels
-            inside, outside = _components(inside, outside, seed)
-            components = outside.shape[1]
+            from sklearn.decomposition import PCA
+
+            components = min(COMPONENTS, others - 1)
+            pca = PCA(components, svd_solver="randomized", random_state=seed).fit(outside)
+            inside, outside = (
+                np.asarray(pca.transform(rows), np.float64) for rows in (inside, outside)
+            )
         if labels is not None and population_labels is not None:
             inside, outside = with_labels(inside, labels, outside, population_labels)
         part = np.arange(others)
         if others > MOST:
             part = np.sort(np.random.default_rng([seed, 47]).permutation(others)[:MOST])
         kernels = _Kernels.of(outside[part], components)
-        signal = _without_extremes(np.asarray(population, np.float64))[:, part]
+        signal = np.asarray(population, np.float64)
+        low, middle, high = np.quantile(signal, [0.05, 0.5, 0.95], axis=1, keepdims=True)
+        reach = np.where(low == high, np.inf, 2 * (high - low))
+        signal = np.clip(signal, middle - reach, middle + reach)[:, part]  # extremes moved in
         mean, deviation = kernels.distributions(signal, inside)
         return np.asarray((np.asarray(signals, np.float64) - mean) / deviation)
 
@@ -230,25 +238,6 @@ def with_labels(
     parts = np.split(columns, [len(labels)])
     first, second = (np.hstack([rows, part]) for (rows, _), part in zip(sides, parts, strict=True))
     return first, second
-
-
-def _components(
-    inside: NDArray[np.floating], outside: NDArray[np.floating], seed: int
-) -> tuple[Float, Float]:
-    """Principal components of wide inputs, found on `outside`."""
-    from sklearn.decomposition import PCA
-
-    count = min(COMPONENTS, len(outside) - 1)
-    pca = PCA(count, svd_solver="randomized", random_state=seed).fit(outside)
-    first, second = (np.asarray(pca.transform(rows), np.float64) for rows in (inside, outside))
-    return first, second
-
-
-def _without_extremes(signal: Float) -> Float:
-    """(T, H) with each row's extremes moved in."""
-    low, middle, high = np.quantile(signal, [0.05, 0.5, 0.95], axis=1, keepdims=True)
-    reach = np.where(low == high, np.inf, 2 * (high - low))
-    return np.clip(signal, middle - reach, middle + reach)
 
 
 def _flat(name: str, features: NDArray[np.floating], records: int) -> NDArray[np.floating]:

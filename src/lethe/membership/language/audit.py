@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.assess.run import run
 from lethe.errors import InputError, NotMeasurable, require
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee, empirical_only, where_people_have_several
@@ -46,7 +47,6 @@ from lethe.membership.language.measure import (
     Pair,
     Texts,
     Units,
-    attacks_on,
     measured_texts,
     membership,
     rounded,
@@ -247,7 +247,7 @@ def audit_language_model(
             write_personal(folder, rows, "extracted")
         page = subject.memorised(readers.of_tokens)
         write_for_owner(folder.path / EXPLORER, page.encode())
-    return subject.findings()
+    return run(subject, settings.rules(), settings.release)
 
 
 VIEWS: Mapping[str, tuple[Callable[[Pair], Pair], str]] = {
@@ -274,7 +274,9 @@ def _releases(
         listed = readers.read(path, {} if found else spans, [view for view, _ in VIEWS.values()])
         whole, narrow = listed[0], dict(zip(VIEWS, listed[1:], strict=True))
         narrow = {label: one for label, one in narrow.items() if one.signals}
-        family = sum(map(attacks_on, (whole, *narrow.values())))
+        # The attacks on each view, and of several their learned combination.
+        counts = [len(one.signals) for one in (whole, *narrow.values())]
+        family = sum(count + (count > 1) for count in counts)
         views = {label: membership(one, units, settings, family) for label, one in narrow.items()}
         own = membership(whole, units, settings, family)
         proven, near, known = readers.guarantee(path), readers.near(path), readers.known(path)
@@ -391,7 +393,12 @@ class _Readers:
         for at, one in enumerate(self._file):
             if len(one):
                 theirs = None if self._base_file is None else self._base_file[at]
-                yield at, _matched(at, one, theirs, self.texts)
+                if theirs is not None and len(one) != len(theirs):
+                    raise InputError(
+                        f"text {self.texts.ids[at]!r} has {len(one)} scored tokens of the model "
+                        f"and {len(theirs)} of the base: score both with one tokenizer."
+                    )
+                yield at, (one, theirs)
 
     def of_tokens(self, rows: Sequence[int]) -> dict[int, Pair]:
         """Score the tokens of some texts with the model and its base, by place."""
@@ -506,10 +513,14 @@ class _Readers:
             chosen = defence_of(name, usual)
             path = folder.path / "models" / name
             self._trained(name, chosen, path, say)
+            kind = "LoRA" if chosen.lora else "all weights"
+            words = [f"{chosen.epochs:g} epoch{'s' * (chosen.epochs != 1)}, {kind}"]
+            words += ["each text once"] * chosen.deduplicated
+            words += ["private (DP-Adam)"] * (chosen.epsilon is not None)
             yield (
                 name,
                 path,
-                _training_words(chosen),
+                ", ".join(words),
                 {
                     "epochs": chosen.epochs,
                     **({"rank": chosen.lora} if chosen.lora else {}),
@@ -534,23 +545,6 @@ class _Readers:
         trained, proven = fine_tune(fresh.module, fresh.tokenizer, listed, chosen)
         save_model(trained, fresh.tokenizer, path, proven)
         write_for_owner(done, mark.encode())
-
-
-def _training_words(chosen: FineTune) -> str:
-    kind = "LoRA" if chosen.lora else "all weights"
-    words = [f"{chosen.epochs:g} epoch{'s' * (chosen.epochs != 1)}, {kind}"]
-    words += ["each text once"] * chosen.deduplicated
-    words += ["private (DP-Adam)"] * (chosen.epsilon is not None)
-    return ", ".join(words)
-
-
-def _matched(at: int, one: TokenScores, other: TokenScores | None, texts: Texts) -> Pair:
-    if other is not None and len(one) != len(other):
-        raise InputError(
-            f"text {texts.ids[at]!r} has {len(one)} scored tokens of the model and {len(other)} of "
-            "the base: score both with one tokenizer."
-        )
-    return one, other
 
 
 def _utilities(

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_choice
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_choice, require
 from lethe.evidence.epsilon import EpsilonBound
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.one_run import check_coins, one_run_bound, one_run_epsilon
@@ -27,7 +28,7 @@ from lethe.files import write_for_owner
 from lethe.membership.blind import midranks
 from lethe.membership.language.extraction import discoverable, share_of, suffix_of
 from lethe.membership.language.models import LanguageModel
-from lethe.membership.language.tokens import TokenScores
+from lethe.membership.language.tokens import TokenScores, scored_together
 from lethe.training.fingerprint import hash_json
 
 KINDS = ("in-distribution", "random-token", "new-token")
@@ -328,8 +329,6 @@ def canary_results(
 def _mean_exposure(bits: Float, confidence: float) -> Estimate | None:
     if len(bits) < 2:
         return None
-    from scipy.special import stdtrit
-
     half = float(stdtrit(len(bits) - 1, (1 + confidence) / 2) * bits.std(ddof=1))
     half, mean = half / math.sqrt(len(bits)), float(bits.mean())
     method = "Student t over canaries"
@@ -463,15 +462,21 @@ def canary_callback(plan: TextCanaries, tokenizer: Any, out: str | Path) -> Any:
     Args:
         out: file for what was seen, such as canaries-training.json beside the plan.
     """
-    from lethe.errors import require
-
     transformers = require("transformers", "huggingface")
     watch = CanaryWatch(plan, tokenizer)
 
     def begin(self: Any, args: Any, state: Any, control: Any, **given: Any) -> None:
         watch.begin(given["model"])
-        loader = given.get("train_dataloader")
-        for batch in _batches(loader):
+        loader: Any = given.get("train_dataloader")
+        data = getattr(loader, "dataset", None)
+        if data is None or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+            raise InputError(
+                "the training set cannot be read twice (an iterable one), so that canaries cannot "
+                "be looked for; use a plain loop with CanaryWatch, or a list of examples."
+            )
+        for start in range(0, len(data), 32):
+            rows = [data[at] for at in range(start, min(start + 32, len(data)))]
+            batch = loader.collate_fn(rows)
             watch.see(batch["input_ids"], batch["labels"])
 
     def end(self: Any, args: Any, state: Any, control: Any, **given: Any) -> None:
@@ -479,18 +484,6 @@ def canary_callback(plan: TextCanaries, tokenizer: Any, out: str | Path) -> Any:
 
     methods = {"on_train_begin": begin, "on_train_end": end}
     return type("CanaryCallback", (transformers.TrainerCallback,), methods)()
-
-
-def _batches(loader: Any) -> Iterable[Mapping[str, Any]]:
-    dataset = getattr(loader, "dataset", None)
-    if dataset is None or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        raise InputError(
-            "the training set cannot be read twice (an iterable one), so that canaries cannot be "
-            "looked for; use a plain loop with CanaryWatch, or a list of examples."
-        )
-    for start in range(0, len(dataset), 32):
-        rows = [dataset[at] for at in range(start, min(start + 32, len(dataset)))]
-        yield loader.collate_fn(rows)
 
 
 def _piece(tokenizer: Any, canary: TextCanary) -> tuple[bytes, int]:
@@ -524,8 +517,6 @@ def _weights(model: Any) -> dict[str, tuple[float, float]]:
 
 def score_plan(plan: TextCanaries, model: LanguageModel) -> list[TokenScores]:
     """What a model says of the tokens of every canary, in their order."""
-    from lethe.membership.language.tokens import scored_together
-
     found = dict(scored_together((model,), model.ids(plan.texts)))
     nothing = [TokenScores.known(np.zeros(0, np.float32))]
     return [found.get(at, nothing)[0] for at in range(len(plan))]

@@ -93,7 +93,11 @@ class LanguageNumbers:
             "epsilon-lower": epsilon_of(canaries),
             "utility-loss": loss,
         }
-        change = None if release is base else self._change(release)
+        change = None
+        if release is not base and not self.refused:
+            (mine, _), (theirs, _) = self.strongest(release), self.strongest(base)
+            found = paired(mine, theirs, self.study.fpr, theirs.auc.confidence)
+            change = None if isinstance(found, Refusal) else found
         return Candidate(
             release.name,
             release.mitigation,
@@ -159,12 +163,6 @@ class LanguageNumbers:
         view = found.view if isinstance(found, Risk) else RELEASE
         of = release.found if view == RELEASE else release.views[view]
         return of.rates[name], of.scores[name]
-
-    def _change(self, release: TunedModel) -> Estimate | None:
-        base = self.study.releases[0]
-        (mine, _), (theirs, _) = self.strongest(release), self.strongest(base)
-        found = paired(mine, theirs, self.study.fpr, theirs.auc.confidence)
-        return None if self.refused or isinstance(found, Refusal) else found
 
     # Utility.
 
@@ -311,12 +309,6 @@ class LanguageNumbers:
         """(N,) texts whose suffix comes greedily or in n tries."""
         with np.errstate(invalid="ignore"):
             return greedy | discoverable(suffix, n, self.settings.chance)
-
-    @property
-    def control(self) -> float | None:
-        """The same share of never-trained texts; None where none is long enough."""
-        found = self._extracted(self.study.releases[0], "other")
-        return found.value if isinstance(found, Estimate) else None
 
     def _extracted(self, release: TunedModel, side: str = "member") -> Measured:
         """Share of training texts that the most tries give, and the base model's do not."""

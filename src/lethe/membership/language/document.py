@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.run import AuditFacts, Subject, Verdict, check, outcome_words, run
+from lethe.assess.run import AuditFacts, Subject, Verdict, check, outcome_words
 from lethe.evidence.document import AttackRow, CheckRow, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.findings import Findings
 from lethe.evidence.of_language import (
     BlindRates,
     CanaryPlan,
@@ -24,6 +23,7 @@ from lethe.evidence.of_language import (
     Prompts,
 )
 from lethe.evidence.one_run import met
+from lethe.evidence.plain import plain
 from lethe.evidence.rules import Rule, lower_for_rule
 from lethe.membership.blind import midranks
 from lethe.membership.checks import power
@@ -39,7 +39,7 @@ from lethe.membership.language.candidates import (
     wrong_way,
 )
 from lethe.membership.language.measure import Pair
-from lethe.membership.language.settings import DRAWN_ALIKE, LanguageSettings
+from lethe.membership.language.settings import DRAWN_ALIKE
 from lethe.report.memorised import MemorisedText, memorised_page, tokens_of
 from lethe.training.fingerprint import digest, hash_array
 
@@ -117,10 +117,6 @@ def belongs(study: LanguageStudy) -> CheckRow:
 class LanguageSubject(LanguageNumbers, Subject):
     """A fine-tuned language model, measured."""
 
-    def findings(self) -> Findings:
-        """The document of the audit."""
-        return run(self, self.settings.rules(), self.settings.release)
-
     def evidence(self, candidate: str, rule: Rule) -> Measured | None:
         found = super().evidence(candidate, rule)
         if rule.metric != "epsilon-lower":
@@ -196,7 +192,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             exposed=self.exposed_texts()[:MOST_EXPOSED] if settings.keep_records else [],
             checks=self._checks(),
             limits=_LIMITS,
-            reproduction=_settings(settings, _SETTINGS),
+            reproduction={name: plain(getattr(settings, name)) for name in _SETTINGS},
             libraries=("numpy", "torch", "transformers"),
             sections={"language": self._section()},
         )
@@ -430,8 +426,3 @@ class LanguageSubject(LanguageNumbers, Subject):
             }
             for at in np.flatnonzero(self.reproduced())
         ]
-
-
-def _settings(settings: LanguageSettings, names: Sequence[str]) -> Mapping[str, Any]:
-    chosen = {name: getattr(settings, name) for name in names}
-    return {key: list(item) if isinstance(item, tuple) else item for key, item in chosen.items()}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import require
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clustered_share
 from lethe.evidence.twoway import Spread, mean_spread
 from lethe.membership.language.models import LanguageModel, quiet
@@ -32,7 +32,6 @@ PATTERNS: Mapping[str, str] = {
     "id number": r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])",
     "phone": r"(?<![\w-])\+?\(?\d{2,4}\)?[ .-]\d{3,4}[ .-]?\d{3,4}(?![\w-])",
 }
-"""Near-verbatim: at most a tenth of the suffix must be edited."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,8 @@ def share_of(flag: Bool, people: NDArray[np.intp], confidence: float) -> Measure
     method = "Clopper-Pearson" if clusters == len(flag) else "Korn-Graubard, clustered by person"
     if clusters == len(flag) and 0 < share < 1:
         variance = share * (1 - share) / len(flag)
-    found: Estimate = clustered_share(
-        share, variance, spread.degrees, len(flag), clusters, confidence, method
-    )
-    return found
+    sizes = len(flag), clusters
+    return clustered_share(share, variance, spread.degrees, *sizes, confidence, method)
 
 
 def spans_of(text: str, declared: Sequence[str] = ()) -> list[tuple[str, int, int]]:

@@ -127,7 +127,9 @@ def fine_tune(
         own = distinct(texts)
     elif settings.deduplicated:  # the first spelling of each
         own = list({plain_text(text): text for text in reversed(texts)}.values())[::-1]
-    length = min(settings.length, _reads(module) or settings.length)
+    # Most tokens that the model reads, where its configuration says so.
+    reads = getattr(getattr(module, "config", None), "max_position_embeddings", None)
+    length = min(settings.length, reads) if reads and isinstance(reads, int) else settings.length
     ids, mask = _padded(tokenizer, own, length, 2 if settings.epsilon is None else length)
     if settings.epsilon is not None:
         # How many texts differ is private, their number is not: rows without a word to predict,
@@ -184,12 +186,6 @@ def read_guarantee(folder: Path) -> Guarantee | None:
         return Guarantee(told["kind"], told["parameters"], told["relation"], told["unit"], *lists)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read as a guarantee: {error}.") from error
-
-
-def _reads(module: Any) -> int | None:
-    """Tokens that a model reads at most, where its configuration says so."""
-    found = getattr(getattr(module, "config", None), "max_position_embeddings", None)
-    return found if isinstance(found, int) else None
 
 
 def _padded(

@@ -111,7 +111,13 @@ def texts_of(
             f"the texts have no column {named!r} that says which were trained on. A random "
             "hold-out made before fine-tuning (`lethe split`) has it; else name it with --member."
         )
-    inside = _flags(named, columns[named])
+    words = np.char.lower(as_text(columns[named]).astype(np.str_))
+    inside, outside = np.isin(words, _IN), np.isin(words, _OUT)
+    odd = np.flatnonzero(~(inside | outside))
+    if len(odd):
+        raise InputError(
+            f"member={named!r} holds {str(words[odd[0]])!r} in row {odd[0] + 1}; say true or false."
+        )
     if inside.all() or not inside.any():
         which = "every text was" if inside.all() else "no text was"
         raise InputError(
@@ -135,17 +141,6 @@ def texts_of(
             raise InputError(f"id_column={id_column!r} names two texts alike; it must be unique.")
     when = None if date is None else _dates(date, columns)
     return Texts(listed, ids, inside, codes.astype(np.intp), when, person is not None)
-
-
-def _flags(name: str, column: NDArray[Any]) -> Bool:
-    words = np.char.lower(as_text(column).astype(np.str_))
-    inside, outside = np.isin(words, _IN), np.isin(words, _OUT)
-    odd = np.flatnonzero(~(inside | outside))
-    if len(odd):
-        raise InputError(
-            f"member={name!r} holds {str(words[odd[0]])!r} in row {odd[0] + 1}; say true or false."
-        )
-    return np.asarray(inside, np.bool_)
 
 
 def _dates(name: str, columns: Columns) -> NDArray[np.datetime64]:
@@ -307,10 +302,7 @@ class Units:
 
     def labels(self, labels: Float) -> Float:
         """(units, P) of labels of the looked-at texts, (texts, P)."""
-        if self.of is None:
-            return labels
-        first = np.unique(self.of, return_index=True)[1]
-        return labels[first]
+        return labels if self.of is None else labels[np.unique(self.of, return_index=True)[1]]
 
 
 def units_of(texts: Texts, scored: Bool, settings: LanguageSettings) -> Units:
@@ -340,11 +332,6 @@ def units_of(texts: Texts, scored: Bool, settings: LanguageSettings) -> Units:
     _, first, of = np.unique(people, return_index=True, return_inverse=True)
     persons = People(member[first], np.arange(len(first)), settings.seed)
     return Units(rows, by_text, persons, of.astype(np.intp))
-
-
-def attacks_on(measured: Measured) -> int:
-    """How many attacks `membership` runs."""
-    return len(measured.signals) + (len(measured.signals) > 1)
 
 
 def membership(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import warnings
 from collections.abc import Iterator
@@ -83,13 +84,28 @@ def load_model(
     if not path.is_dir():
         raise InputError(f"{path} is no folder; a model is a folder with config.json and weights.")
     adapter = path / _ADAPTER
-    under = _base_of(path, adapter, base) if adapter.is_file() else path
+    under = path
+    if adapter.is_file():
+        named = base or json.loads(adapter.read_text()).get("base_model_name_or_path") or ""
+        under = Path(named)
+        if not named or not (under / "config.json").is_file():
+            raise InputError(
+                f"{path} is an adapter, and its base {str(named)!r} is no local folder with "
+                "config.json: name it with --base BASE_DIR."
+            )
     torch, transformers = require("torch", "train"), require("transformers", EXTRA)
     kind = getattr(torch, precision)
     with quiet():
         module = _causal(transformers, under, kind)
         if adapter.is_file():
-            module = _adapted(module, path)
+            peft = require("peft", EXTRA)
+            try:
+                module = peft.PeftModel.from_pretrained(module, str(path)).merge_and_unload()
+            except (OSError, ValueError, RuntimeError, KeyError) as error:
+                raise InputError(
+                    f"the adapter {path} does not fit its base: {_first(error)} Name the base that "
+                    "it was trained on with --base."
+                ) from error
         tokenizer = _tokenizer(transformers, [path, under])
     place = (
         "cuda" if device == "cuda" or (device == "auto" and torch.cuda.is_available()) else "cpu"
@@ -148,17 +164,6 @@ def quiet() -> Iterator[None]:
         logger.set_verbosity(before)
 
 
-def _base_of(path: Path, adapter: Path, base: str | Path | None) -> Path:
-    named = base or json.loads(adapter.read_text()).get("base_model_name_or_path") or ""
-    under = Path(named)
-    if not named or not (under / "config.json").is_file():
-        raise InputError(
-            f"{path} is an adapter, and its base {str(named)!r} is no local folder with "
-            "config.json: name it with --base BASE_DIR."
-        )
-    return under
-
-
 def _causal(transformers: Any, path: Path, kind: Any) -> Any:
     if not (path / "config.json").is_file():
         raise InputError(f"{path} has no config.json; save the model with save_pretrained.")
@@ -183,17 +188,6 @@ def _causal(transformers: Any, path: Path, kind: Any) -> Any:
         raise InputError(f"{path} cannot be loaded: {_first(error)}") from error
 
 
-def _adapted(module: Any, path: Path) -> Any:
-    peft = require("peft", EXTRA)
-    try:
-        return peft.PeftModel.from_pretrained(module, str(path)).merge_and_unload()
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise InputError(
-            f"the adapter {path} does not fit its base: {_first(error)} Name the base that it was "
-            "trained on with --base."
-        ) from error
-
-
 def _tokenizer(transformers: Any, folders: list[Path]) -> Any:
     for path in folders:
         if (path / "tokenizer.json").is_file() or (path / "tokenizer_config.json").is_file():
@@ -212,8 +206,6 @@ def _content(folder: Path) -> str:
     for path in sorted(folder.iterdir()):
         if path.suffix in _WEIGHTS or path.name in ("config.json", _ADAPTER, "tokenizer.json"):
             with path.open("rb") as file:
-                import hashlib
-
                 parts += [path.name, hashlib.file_digest(file, "sha256").hexdigest()]
     return digest(*parts)
 

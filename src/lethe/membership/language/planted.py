@@ -63,23 +63,16 @@ def score_plants(
         best: dict[str, Estimate] = {}
         for signal in twin:
             keep_strongest(best, meter.rates("", units.score(signal), fprs, confidence))
-        oracle = units.score(_mean_over_equal(rank, twin[alone]))
+        # Equal scores of the model alone have equal places: their mean.
+        group = np.unique(twin[alone], axis=1, return_inverse=True)[1].reshape(-1)
+        oracle = units.score((np.bincount(group, rank) / np.bincount(group))[group])
         curve = roc(units.people.member, oracle)
         leak = {"auc": auc_of(curve)}
-        leak |= {_tpr(fpr): rate_at(curve, fpr).tpr for fpr in fprs if _tpr(fpr) in best}
+        for fpr in fprs:
+            if (quantity := Rule("tpr", fpr, 0.0).quantity) in best:
+                leak[quantity] = rate_at(curve, fpr).tpr
         found.append(Plant(kind, leak, best))
     return found
-
-
-def _tpr(fpr: float) -> str:
-    return Rule("tpr", fpr, 0.0).quantity
-
-
-def _mean_over_equal(rank: NDArray[np.intp], table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(N,) mean rank of all texts with the same (A, N) scores."""
-    _, group = np.unique(table, axis=1, return_inverse=True)
-    group = group.reshape(-1)
-    return np.asarray((np.bincount(group, rank) / np.bincount(group))[group])
 
 
 def extraction_plants(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from lethe.data.columns import as_text
 from lethe.errors import InputError, require
 from lethe.files import write_for_owner
 from lethe.membership.language.models import LanguageModel
@@ -230,8 +231,6 @@ def read_scores(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> li
     if not (logprob <= 1e-6).all():
         raise InputError("a logprob is above 0 or NaN: natural logarithms of probabilities go in.")
     places = {name: at for at, name in enumerate(names)}
-    from lethe.data.columns import as_text
-
     owner = np.array([places.get(str(one), -1) for one in as_text(columns["text"])])
     order = np.lexsort((np.asarray(columns["position"]), owner))
     order = order[owner[order] >= 0]

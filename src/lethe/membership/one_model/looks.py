@@ -68,7 +68,15 @@ def look(
 
     Raises InputError: fewer than 100 members or non-members.
     """
-    rows = _sample(members, seed)
+    rng, parts = np.random.default_rng(seed), []
+    for side, word in ((True, "members"), (False, "non-members")):
+        found = np.flatnonzero(members == side)
+        if len(found) < FEWEST:
+            raise InputError(
+                f"{len(found)} {word} are too few for an estimate: {FEWEST} are needed."
+            )
+        parts.append(rng.permutation(found)[:MOST])
+    rows: NDArray[np.intp] = np.sort(np.concatenate(parts))
     outputs = np.asarray(outputs, np.float64)[rows]
     labels, inside = np.asarray(labels)[rows], members[rows]
     records = np.nan_to_num(np.asarray(features)[rows].reshape(len(rows), -1), posinf=0, neginf=0)
@@ -115,19 +123,6 @@ def tpr_at(scores: Float, inside: Bool, fpr: float) -> float:
     members = scores[inside]
     drawn = (members == threshold).mean() * (allowed - above) / tied
     return float((members > threshold).mean() + drawn)
-
-
-def _sample(members: Bool, seed: int) -> NDArray[np.intp]:
-    """At most `MOST` members and as many others, in their order."""
-    rng, parts = np.random.default_rng(seed), []
-    for side, word in ((True, "members"), (False, "non-members")):
-        rows = np.flatnonzero(members == side)
-        if len(rows) < FEWEST:
-            raise InputError(
-                f"{len(rows)} {word} are too few for an estimate: {FEWEST} are needed."
-            )
-        parts.append(rng.permutation(rows)[:MOST])
-    return np.sort(np.concatenate(parts))
 
 
 def _levels(signal: Float, inside: Bool) -> dict[str, float]:

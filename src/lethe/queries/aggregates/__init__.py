@@ -26,8 +26,3 @@ AGGREGATES: tuple[type[Aggregate], ...] = (
 def examples() -> dict[str, str]:
     """A question for each word that may begin one."""
     return {word: text for kind in AGGREGATES for word, text in kind.EXAMPLES.items()}
-
-
-def kind_of(word: str) -> type[Aggregate]:
-    """The class of the aggregate that a word begins; the word is one of `examples`."""
-    return next(kind for kind in AGGREGATES if word in kind.EXAMPLES)

@@ -7,6 +7,7 @@ needs and how far a person can move their sums, and puts noise on them by
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import ClassVar, Self
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
-from lethe.queries.grammar import Bounds, Key, check_numeric
+from lethe.queries.grammar import Bounds, Key
 from lethe.queries.lattice import CellLayout, Exact, Groups, check_extent
 from lethe.queries.privacy import Answer, Answers, Neighbours, Scalar, Spend
 from lethe.queries.reader import Reader
@@ -57,7 +58,11 @@ class Aggregate(ABC):
         Raises InputError: a column or a literal of the wrong type, bounds that no lattice fits.
         """
         for name in self.columns:
-            check_numeric(schema[name])
+            if not schema[name].kind.numeric:
+                raise InputError(
+                    f"column {name!r} holds {schema[name].kind.holds}, not numbers. Ask for "
+                    "count() by it, or choose a column of numbers."
+                )
         for _, bounds in self.clamped:
             check_extent(bounds.low, bounds.high)
         return self
@@ -112,19 +117,13 @@ class Aggregate(ABC):
 
     def made_up(self, layout: CellLayout, rows: int) -> Exact:
         """A group of rows that nobody has, to try the mechanism on."""
-        sums = tuple(rows * _evenly(terms, layout) for terms in layout.sums)
-        return Exact(rows, sums, (rows // max(layout.cells, 1),) * layout.cells)
-
-
-def _evenly(terms: str, layout: CellLayout) -> int:
-    """Mean of u0, u0 * u0, u0 * u1, ... where values lie evenly between the bounds."""
-    factors = terms.split(" * ")
-    product = 1
-    for factor in factors:
-        product *= layout.lattices[int(factor[1:])].width
-    if len(factors) == 2 and len(set(factors)) == 1:
-        return product // 3
-    return product >> len(factors)
+        sums = []
+        for terms in layout.sums:  # u0, u0 * u0, u0 * u1, ... of values evenly between the bounds
+            factors = terms.split(" * ")
+            product = math.prod(layout.lattices[int(factor[1:])].width for factor in factors)
+            square = len(factors) == 2 and len(set(factors)) == 1
+            sums.append(rows * (product // 3 if square else product >> len(factors)))
+        return Exact(rows, tuple(sums), (rows // max(layout.cells, 1),) * layout.cells)
 
 
 def over_groups(

@@ -23,7 +23,7 @@ from lethe.queries.lattice import (
     lattice_of,
 )
 from lethe.queries.mechanisms import additive
-from lethe.queries.mechanisms.additive import CONFIDENCE, Law, Noised
+from lethe.queries.mechanisms.additive import CONFIDENCE, Noised
 from lethe.queries.privacy import Answer, Neighbours, Spend
 from lethe.queries.reader import Reader
 
@@ -135,7 +135,7 @@ class Mean(OfColumn):
             max(lattice.low, math.nextafter(least, -math.inf)),
             min(lattice.high, math.nextafter(most, math.inf)),
             CONFIDENCE,
-            _label(pair.law),
+            f"{pair.law.label} on complementary sums",
             scale * lattice.step,
             whose.guarantee(spend),
             notes=(lattice.note(),),
@@ -197,7 +197,7 @@ class Variance(OfColumn):
             min(low, value),
             max(high, value),
             CONFIDENCE,
-            _label(three.law),
+            f"{three.law.label} on complementary sums",
             three.law.scale / width**2 * size / max(1.0, whole / width**2),
             whose.guarantee(spend),
             notes=(lattice.note(), "the interval is of first order in the noise"),
@@ -242,7 +242,3 @@ def _shares(up: float, down: float, pair: Noised) -> tuple[float, float]:
         low, high = least, most
     share = _share(up, down)
     return min(low, share), max(high, share)
-
-
-def _label(law: Law) -> str:
-    return f"{law.label} on complementary sums"

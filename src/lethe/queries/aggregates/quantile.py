@@ -63,8 +63,18 @@ class Quantile(Aggregate):
                     start,
                 )
         reader.must(")", "the column")
-        bounds = reader.bounds()
-        return cls(column, share, bounds, _step(reader, bounds) if reader.has("step") else None)
+        bounds, step = reader.bounds(), None
+        if reader.has("step"):
+            start = reader.next
+            step, width = reader.number(), bounds.high - bounds.low
+            if not step > 0 or not width / step <= MOST_BINS:
+                raise reader.wrong(
+                    f"the step must be above 0 and cut the bounds into at most {MOST_BINS} parts.",
+                    start,
+                )
+            if step > width:
+                raise reader.wrong("the step must not be wider than the bounds.", start)
+        return cls(column, share, bounds, step)
 
     @property
     def clamped(self) -> tuple[tuple[str, Bounds], ...]:
@@ -131,18 +141,6 @@ class _Steps(Lattice):
 def _exact(number: float) -> Fraction:
     """A number as the question writes it: 0.3 / 0.1 is 3."""
     return Fraction(number_text(number))
-
-
-def _step(reader: Reader, bounds: Bounds) -> Number:
-    start = reader.next
-    step, width = reader.number(), bounds.high - bounds.low
-    if not step > 0 or not width / step <= MOST_BINS:
-        raise reader.wrong(
-            f"the step must be above 0 and cut the bounds into at most {MOST_BINS} parts.", start
-        )
-    if step > width:
-        raise reader.wrong("the step must not be wider than the bounds.", start)
-    return step
 
 
 def exact_share(alpha: float | Fraction) -> tuple[int, int]:

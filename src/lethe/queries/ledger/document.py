@@ -240,15 +240,16 @@ def burn_down(entries: Sequence[Entry]) -> list[Point]:
     for entry in entries:
         if entry.kind in ("create", "spend", "raise"):
             now, body = Accounts.from_text(entry.state), read_json(entry.body)
-            point = Point(now.queries, now.left, now.budget)
+            stand = now.queries, now.left, now.budget
+            point = Point(*stand)
             if entry.kind == "spend":
                 rows = _rows(stored.get(entry.number))
+                # Privacy and fingerprint stand behind the question, which can hold what parts them.
+                question = body["query"].rpartition(" | ")[0].rpartition(" | ")[0] or body["query"]
                 point = Asked(
-                    now.queries,
-                    now.left,
-                    now.budget,
+                    *stand,
                     entry.analyst,
-                    _cut(_question(body["query"])),
+                    _cut(question),
                     Charge(now.rule, *body["charge"]),
                     rows and rows[:MOST_ROWS],
                     len(rows or ()),
@@ -264,14 +265,6 @@ def _rows(body: str | None) -> list[AnswerRow] | None:
         return [read(AnswerRow, _cut(row)) for row in rows] or None
     except (ValueError, TypeError, KeyError):
         return None
-
-
-def _question(key: str) -> str:
-    """The question in the text that stands for it, without privacy and fingerprint behind it.
-
-    Taken off from the end: the question's own text can hold what parts them.
-    """
-    return key.rpartition(" | ")[0].rpartition(" | ")[0] or key
 
 
 def _cut(value: Any) -> Any:

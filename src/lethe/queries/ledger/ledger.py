@@ -527,11 +527,8 @@ def _check_json(name: str, text: str) -> None:
         raise InputError(f"{name} is not JSON: {error}.") from error
 
 
-def _check_text(name: str, text: str, longest: int) -> str:
-    """Return `text` if every store can hold it: not empty, printable, Unicode.
-
-    Raises InputError: it is none of these.
-    """
+def _check_text(name: str, text: str, longest: int) -> None:
+    """Refuse a text that not every store can hold: it is empty, too long or no Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -541,4 +538,3 @@ def _check_text(name: str, text: str, longest: int) -> str:
             f"{name} has {len(text)} characters; it must have 1 to {longest}, not only blanks, "
             "and no NUL."
         )
-    return text

@@ -64,12 +64,6 @@ class Rows:
         """One entry."""
         return self._one("dataset = ? AND number = ?", (dataset, number))
 
-    def latest(self, dataset: str, analyst: str) -> Entry | None:
-        """The last entry about an analyst."""
-        return self._one(
-            "dataset = ? AND analyst = ? ORDER BY number DESC LIMIT 1", (dataset, analyst)
-        )
-
     def last(self, dataset: str) -> tuple[Entry, Accounts]:
         """The last entry of a data set, and where its accounts stand.
 
@@ -99,7 +93,8 @@ class Rows:
 
     def account(self, dataset: str, analyst: str) -> Account | None:
         """Return an analyst's account; None for one without a grant or a question."""
-        latest = self.latest(dataset, analyst)
+        condition = "dataset = ? AND analyst = ? ORDER BY number DESC LIMIT 1"
+        latest = self._one(condition, (dataset, analyst))
         if latest is None:
             return None
         return Accounts.from_text(trusted(latest, f"the account of {analyst!r}").state).own
@@ -135,13 +130,9 @@ class Rows:
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """Yield all entries in their order, read in batches."""
-        start = -1
+        where, start = f"dataset = ? AND number > ? ORDER BY number LIMIT {_BATCH}", -1
         while True:
-            entries = list(
-                self._many(
-                    f"dataset = ? AND number > ? ORDER BY number LIMIT {_BATCH}", (dataset, start)
-                )
-            )
+            entries = list(self._many(where, (dataset, start)))
             yield from entries
             if len(entries) < _BATCH:
                 return

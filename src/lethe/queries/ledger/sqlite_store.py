@@ -273,12 +273,14 @@ class SqliteStore(Store):
             keep_private(Path(beside), create=True)
         # Opened each time: a process forked from this one must not keep the lock alive.
         try:
-            lock, until = os.open(beside, os.O_RDWR), None
+            lock, until = os.open(beside, os.O_RDWR), time.monotonic() + PATIENCE
         except FileNotFoundError:
             raise Damaged(refused(self._unknown())) from None
         try:
-            while not _taken(lock):
-                until = until or time.monotonic() + PATIENCE
+            while True:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
                 if time.monotonic() > until:
                     raise Unavailable(
                         f"{self.path} was busy for {PATIENCE:g} seconds. {_NOTHING} Ask again."
@@ -301,14 +303,6 @@ class SqliteStore(Store):
 
 def _application(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA application_id").fetchone()[0])
-
-
-def _taken(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _total(connection: sqlite3.Connection) -> int:

@@ -97,7 +97,8 @@ def audit_mechanism(
     settings = settings or MechanismSettings()
     named = name or str(getattr(mechanism, "__name__", type(mechanism).__name__))
     measured = study(mechanism, pairs, settings, say)
-    return MechanismSubject(measured, settings, named, code_of(mechanism, pairs, named)).findings()
+    subject = MechanismSubject(measured, settings, named, code_of(mechanism, pairs, named))
+    return run(subject, settings.rules(), named)
 
 
 def code_of(mechanism: Mechanism, pairs: Sequence[Pair], name: str) -> str:
@@ -125,6 +126,12 @@ class MeasuredPair:
     pair: Pair  # the inputs
     found: Found  # the limit and its event
     others: Sequence[OddAnswer]
+
+    def row(self) -> PairRow:
+        """The row of the findings."""
+        found, name = self.found, self.pair.name
+        shown = found.limit, found.event, found.statistic, found.shares, found.runs
+        return PairRow(name, *shown, self.others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,13 +226,32 @@ _APART = 0.01  # of the shares of an odd answer on both inputs, from which on it
 
 def plain_words(study: Study, settings: MechanismSettings) -> list[str]:
     """Sentences for a reader of nothing else, the reason of a failure first."""
-    words = [*first_words(study, settings), _event(study.worst)]
+    words, result = first_words(study, settings), study.worst.found
+    if result.limit.low:
+        ends = [f"{100 * share:.3g} %" for share in result.shares]
+        words.append(
+            f"The inputs that show most: {study.worst.pair.name}. The event that tells them apart: "
+            f"{result.event}; {ends[0]} of {result.runs:,} runs on the first input, {ends[1]} of "
+            "as many on its neighbour."
+        )
+    else:
+        words.append("No event told the two inputs of any pair apart.")
     if study.repeats:
         words.append(
             "The answer to the same data never changes, and differs between data: there is no "
             "fresh noise in it."
         )
-    return [*words, *_odd(study)]
+    for measured in study.measured:
+        for odd in measured.others:
+            first, second = odd.shares
+            if abs(first - second) > _APART:
+                words.append(
+                    f"Inputs “{measured.pair.name}”: an answer that is no number ({odd.answer}) "
+                    f"comes in {100 * first:.3g} % of the runs on the first and "
+                    f"{100 * second:.3g} % on its neighbour. An error that depends on the data is "
+                    "an answer too."
+                )
+    return words
 
 
 def first_words(study: Study, settings: MechanismSettings) -> list[str]:
@@ -262,16 +288,6 @@ def verdict(study: Study, settings: MechanismSettings) -> str:
     )
 
 
-def reach_words(claim: Claim, runs: int, within: Reach) -> str:
-    """Say what so many runs can show."""
-    power = within.power_at_half
-    text = f"{runs:,} runs on each input can prove at most {claim.measure} {within.largest:.3g}"
-    if power is None or power.value is None:
-        return text + "."
-    shown = f"{within.half} would be found in {100 * power.value:.4g} % of such audits"
-    return f"{text}; {shown}."
-
-
 def control_words(study: Study, claim: Claim) -> str:
     """Say what the audit saw of the leak that was planted in the recorded answers."""
     control, pairs = study.controls[claim.value or 0.0], len(study.measured)
@@ -304,36 +320,6 @@ def enough(power: Estimate | None) -> bool:
     return power is not None and (power.value or 0.0) >= ENOUGH
 
 
-def _event(worst: MeasuredPair) -> str:
-    result = worst.found
-    if not result.limit.low:
-        return "No event told the two inputs of any pair apart."
-    ends = [f"{100 * share:.3g} %" for share in result.shares]
-    return (
-        f"The inputs that show most: {worst.pair.name}. The event that tells them apart: "
-        f"{result.event}; {ends[0]} of {result.runs:,} runs on the first input, {ends[1]} of as "
-        "many on its neighbour."
-    )
-
-
-def _odd(study: Study) -> list[str]:
-    words = []
-    for result in study.measured:
-        for odd in result.others:
-            first, second = odd.shares
-            if abs(first - second) > _APART:
-                words.append(
-                    f"Inputs “{result.pair.name}”: an answer that is no number ({odd.answer}) "
-                    f"comes in {100 * first:.3g} % of the runs on the first and "
-                    f"{100 * second:.3g} % on its neighbour. An error that depends on the data is "
-                    "an answer too."
-                )
-    return words
-
-
-_NOT_TRIED = NotRun(
-    "inputs that were not tried", "a black box has infinitely many; name yours with --neighbours"
-)
 _ATTACKS = (
     (
         "cells",
@@ -371,10 +357,6 @@ class MechanismSubject(Subject):
     name: str  # of the mechanism
     code: str  # hash of the mechanism and its inputs
 
-    def findings(self) -> Findings:
-        """The document of the audit."""
-        return run(self, self.settings.rules(), self.name)
-
     @property
     def _level(self) -> float:
         return (1 - self.settings.confidence) / len(self.study.measured)
@@ -409,14 +391,20 @@ class MechanismSubject(Subject):
         return [*first_words(self.study, self.settings), *self._underpowered(verdict.outcome)]
 
     def _underpowered(self, outcome: str) -> list[str]:
-        power = self._reach.power_at_half
-        value = self.settings.claim.value
-        if power is None or value is None or outcome == FAIL:
+        power, claim = self._reach.power_at_half, self.settings.claim
+        if power is None or claim.value is None or outcome == FAIL:
             return []
-        planted = self.study.controls[value].planted  # None: more runs would not help
-        needed = self._reach.runs_needed if planted is not None else None
-        few = [] if enough(power) else [_too_few(self.settings.claim, needed)]
-        return [*few, control_words(self.study, self.settings.claim)]
+        control = control_words(self.study, claim)
+        if enough(power):
+            return [control]
+        few, needed = "So these runs could not tell the claim from one that is wrong", None
+        if self.study.controls[claim.value].planted is not None:  # else more would not help
+            needed = self._reach.runs_needed
+        few += f"; about {needed:,} runs on each input would" if needed else ""
+        if claim.measure == "epsilon" and claim.delta:
+            few += ". If the mechanism is meant to be Gaussian, claim its mu or rho: "
+            few += "far fewer will do"
+        return [f"{few}.", control]
 
     def guarantees(self) -> Sequence[GuaranteeRow]:
         guarantee = empirical_only(
@@ -426,11 +414,16 @@ class MechanismSubject(Subject):
         return [GuaranteeRow(self.name, guarantee)]
 
     def facts(self) -> AuditFacts:
-        study, settings = self.study, self.settings
+        study, settings, within = self.study, self.settings, self._reach
         claim, runs = settings.claim, settings.runs
         outcome = joint_outcome(
             judge(rule, self.evidence(self.name, rule)) for rule in settings.rules()
         )
+        shown = f"{runs:,} runs on each input can prove at most "
+        shown += f"{claim.measure} {within.largest:.3g}"
+        if within.power_at_half is not None and within.power_at_half.value is not None:
+            found = f"{100 * within.power_at_half.value:.4g} % of such audits"
+            shown += f"; {within.half} would be found in {found}"
         return AuditFacts(
             subject=SubjectRow(
                 "queries",
@@ -452,11 +445,16 @@ class MechanismSubject(Subject):
                 "fingerprint": self.code,
             },
             attacks=[AttackRow(name, title, paper, "black box") for name, title, paper in _ATTACKS],
-            attacks_not_run=[_NOT_TRIED],
+            attacks_not_run=[
+                NotRun(
+                    "inputs that were not tried",
+                    "a black box has infinitely many; name yours with --neighbours",
+                )
+            ],
             utility="not measured",
             risk=settings.metric,
             operating_rule="a mechanism is judged by its claim.",
-            checks=_checks(study, self._reach, settings),
+            checks=_checks(study, within, settings),
             limits=_LIMITS,
             reproduction={
                 "seed": settings.seed,
@@ -470,10 +468,20 @@ class MechanismSubject(Subject):
             libraries=("numpy", "scipy", "scikit-learn", "opendp"),
             sections={
                 "queries": AnswersSection(
-                    mechanism=_section(study, settings, self._reach),
+                    mechanism=MechanismSection(
+                        ClaimRow(claim.measure, claim.value, claim.delta, str(claim)),
+                        settings.relation,
+                        runs,
+                        study.limit,
+                        study.worst.pair.name,
+                        [row.row() for row in study.measured],
+                        study.reuse,
+                        list(study.controls.values()),
+                        within,
+                    ),
                     words=[
                         *plain_words(study, settings),
-                        reach_words(claim, runs, self._reach),
+                        f"{shown}.",
                         *self._underpowered(outcome),
                     ],
                 )
@@ -486,14 +494,6 @@ def _power(claim: Claim, value: float | None, runs: int, level: float) -> Estima
     if value is None or value <= 0:
         return None
     return reach.power(Claim(claim.measure, value, claim.delta), reach.HALF, runs, level)
-
-
-def _too_few(claim: Claim, needed: int | None) -> str:
-    text = "So these runs could not tell the claim from one that is wrong"
-    text += f"; about {needed:,} runs on each input would" if needed else ""
-    if claim.measure == "epsilon" and claim.delta:
-        text += ". If the mechanism is meant to be Gaussian, claim its mu or rho: far fewer will do"
-    return text + "."
 
 
 def _checks(study: Study, within: Reach, settings: MechanismSettings) -> list[CheckRow]:
@@ -525,32 +525,6 @@ def _checks(study: Study, within: Reach, settings: MechanismSettings) -> list[Ch
         status = "pass" if enough(within.power_at_half) else "warn"
         rows.append(check("power", status, detail, None, within.power_at_half))
     return rows
-
-
-def _section(study: Study, settings: MechanismSettings, within: Reach) -> MechanismSection:
-    claim = settings.claim
-    return MechanismSection(
-        ClaimRow(claim.measure, claim.value, claim.delta, str(claim)),
-        settings.relation,
-        settings.runs,
-        study.limit,
-        study.worst.pair.name,
-        [
-            PairRow(
-                row.pair.name,
-                row.found.limit,
-                row.found.event,
-                row.found.statistic,
-                row.found.shares,
-                row.found.runs,
-                row.others,
-            )
-            for row in study.measured
-        ],
-        study.reuse,
-        list(study.controls.values()),
-        within,
-    )
 
 
 def _records(pair: MeasuredPair) -> int:

@@ -99,7 +99,10 @@ def bound_pair(
     scores = [best.scores(side) for side in rest]
     limit = _limit(scores[0], scores[1], threshold, claim, confidence, relation)
     shares = float((scores[0] >= threshold).mean()), float((scores[1] >= threshold).mean())
-    above = _accused(shares, claim)
+    # Whether the event itself tells more than its opposite does.
+    hit, alarm = shares
+    tells = (hit - claim.delta) * (1 - hit) >= alarm * (1 - alarm - claim.delta)
+    above = claim.measure != "epsilon" or hit <= alarm or tells
     if not above:
         shares = 1 - shares[0], 1 - shares[1]
     words = best.words(threshold, above)
@@ -290,14 +293,6 @@ def _limit(
     )
 
 
-def _accused(shares: tuple[float, float], claim: Claim) -> bool:
-    """Whether the event itself tells more than its opposite does."""
-    first, second = shares
-    if claim.measure != "epsilon" or first <= second:
-        return True
-    return (first - claim.delta) * (1 - first) >= second * (1 - second - claim.delta)
-
-
 def largest(claim: Claim, runs: int, level: float) -> float:
     """The largest limit that so many runs can prove, of answers that give the input away.
 
@@ -306,13 +301,11 @@ def largest(claim: Claim, runs: int, level: float) -> float:
         level: 1 - confidence of one pair.
     """
     n = bounded_runs(runs)
-    high = np.atleast_1d(lower_limit(n, n, level / 2))
-    low = np.atleast_1d(upper_limit(0, n, level / 2))
-    return max(0.0, float(merit_of(claim)(high, low)[0]))
+    return max(0.0, float(_merit(claim, [n], [0], n, level)[0]))
 
 
 @functools.lru_cache(maxsize=1024)
-def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> Estimate:
+def power(claim: Claim, less: float, runs: int, level: float) -> Estimate:
     """Estimate how often a mechanism with too little noise is caught, on its worst pair.
 
     The Laplace mechanism stands for a pure epsilon, the Gaussian for a delta above 0, rho and mu;
@@ -325,14 +318,12 @@ def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> 
     """
     n, (high, low) = bounded_runs(runs), _curve(claim, less)
     best = int(np.argmax(_merit(claim, np.round(n * high), np.round(n * low), n, level)))
-    return _power_of(claim, float(high[best]), float(low[best]), n, level, seed)
+    return _power_of(claim, float(high[best]), float(low[best]), n, level)
 
 
-def _power_of(
-    claim: Claim, high: float, low: float, n: int, level: float, seed: int = 0
-) -> Estimate:
+def _power_of(claim: Claim, high: float, low: float, n: int, level: float) -> Estimate:
     """Compute how often an event of two known rates contradicts the claim."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     hits, of_hits = np.unique(rng.binomial(n, high, _DRAWS), return_inverse=True)
     alarms, of_alarms = np.unique(rng.binomial(n, low, _DRAWS), return_inverse=True)
     least, most = lower_limit(hits, n, level / 2), upper_limit(alarms, n, level / 2)

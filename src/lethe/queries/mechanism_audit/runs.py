@@ -110,7 +110,8 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
 def _watched() -> Iterator[Callable[..., dict[str, Any]]]:
     """A function that says what was printed, written, warned and logged since its last call."""
     before = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
-    logged = _Log()
+    logged, records = logging.Handler(), list[logging.LogRecord]()
+    logged.emit = records.append  # type: ignore[assignment]  # it does nothing else
     with contextlib.ExitStack() as stack:
         warned = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
@@ -124,7 +125,7 @@ def _watched() -> Iterator[Callable[..., dict[str, Any]]]:
         stack.callback(logging.root.removeHandler, logged)
         stack.enter_context(no_way_out())
 
-        printed, records = [stream.bytes.tell for stream in streams], logged.records
+        printed = [stream.bytes.tell for stream in streams]
 
         def beside(**channels: Any) -> dict[str, Any]:
             nonlocal calls, written
@@ -180,17 +181,6 @@ def no_way_out() -> Iterator[None]:
         yield
     finally:
         os._exit = leave
-
-
-class _Log(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
 
 
 class _Stream(io.TextIOWrapper):

@@ -48,14 +48,13 @@ class Claim:
         if self.delta > 0 and self.measure != "epsilon":
             raise InputError(f"delta={self.delta:g} goes with epsilon; {self.measure} has none.")
 
-    def of(self, value: float) -> str:
-        """Word the same kind of statement with another number."""
-        if self.measure == "epsilon":
-            return f"({value:.3g}, {self.delta:g})-DP" if self.delta else f"{value:.3g}-DP"
-        return f"{value:.3g}-zCDP" if self.measure == "rho" else f"{value:.3g}-GDP"
-
     def __str__(self) -> str:
-        return "nothing is claimed" if self.value is None else self.of(self.value)
+        if self.value is None:
+            return "nothing is claimed"
+        if self.delta:
+            return f"({self.value:.3g}, {self.delta:g})-DP"
+        kind = {"epsilon": "DP", "rho": "zCDP", "mu": "GDP"}[self.measure]
+        return f"{self.value:.3g}-{kind}"
 
 
 def claim_from(
@@ -122,16 +121,16 @@ class MechanismSettings:
     def rules(self) -> list[Rule]:
         """Those of the claim, and those of `rule`."""
         claimed = self.claimed()
-        return claimed + [rule for rule in self._of_gate() if rule not in claimed]
+        return claimed + [rule for rule in self._asked() if rule not in claimed]
 
     def claimed(self) -> list[Rule]:
         """The claim as a rule, and beside it the one on noise that is used twice."""
         if self.claim.value is None:
             return []
         rules = [Rule(self.metric, None, self.claim.value)]
-        if all(rule.metric != REUSE for rule in self._of_gate()):
+        if all(rule.metric != REUSE for rule in self._asked()):
             rules.append(Rule(REUSE, None, MOST))
         return rules
 
-    def _of_gate(self) -> list[Rule]:
+    def _asked(self) -> list[Rule]:
         return [parse_rule(text, MECHANISM_METRICS) for text in self.rule]

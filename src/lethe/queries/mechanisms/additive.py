@@ -27,7 +27,7 @@ _LEAST, _MOST = 1e-9, 1e100  # of a scale, in units of the value
 _WHOLE = 2**62  # exact values beyond are clamped, which moves no two of them apart
 _EXACT = 2**53  # the same for noise on real numbers
 LAWS = ("discrete laplace", "gaussian", "discrete gaussian")
-_OUT = 1 + 1e-12  # limits are rounded outwards
+OUT = 1 + 1e-12  # limits are rounded outwards
 _SUMMED = 1e4  # sd up to which the discrete Gaussian is summed term by term
 _APART = 1.02  # scales of a sum of Laplace noises are widened until they differ by this
 
@@ -136,9 +136,11 @@ class Law:
         check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
         miss = 1 - confidence
         if self.name == "discrete laplace":
-            return float(_discrete_laplace(self.scale, miss))
+            # P(|X| > q) = 2 r^(q+1) / (1 + r), r = e^(-1/scale)
+            spare = math.log(2) - math.log1p(math.exp(-1 / self.scale)) - math.log(miss) + 1e-12
+            return float(max(0, math.ceil(self.scale * spare) - 1))
         if self.name == "gaussian":
-            return float(-ndtri(miss / 2)) * self.scale * _OUT
+            return float(-ndtri(miss / 2)) * self.scale * OUT
         return float(_discrete_gaussian(self.scale, miss))
 
     def reach_of_sum(self, weights: Sequence[float], confidence: float) -> float:
@@ -156,20 +158,14 @@ class Law:
         if not len(sizes):
             return 0.0
         if len(sizes) == 1:
-            return self.reach(confidence) * float(sizes[0]) * _OUT
+            return self.reach(confidence) * float(sizes[0]) * OUT
         steps = 2 * float(sizes.sum()) if self.discrete else 0.0
         if "gaussian" in self.name:
             spread = self.scale * math.sqrt(float(sizes @ sizes))
             return Law("gaussian", spread).reach(confidence) + steps
         if len(sizes) > 8:
             raise InputError(f"a sum of {len(sizes)} Laplace noises is too long: at most 8.")
-        return _sum_of_laplaces(self.scale * sizes, 1 - confidence) * _OUT + steps
-
-
-def _discrete_laplace(scale: float, miss: float) -> int:
-    """P(|X| > q) = 2 r^(q+1) / (1 + r), r = e^(-1/scale)."""
-    spare = math.log(2) - math.log1p(math.exp(-1 / scale)) - math.log(miss) + 1e-12
-    return max(0, math.ceil(scale * spare) - 1)
+        return _sum_of_laplaces(self.scale * sizes, 1 - confidence) * OUT + steps
 
 
 def _discrete_gaussian(sigma: float, miss: float) -> int:
@@ -178,7 +174,7 @@ def _discrete_gaussian(sigma: float, miss: float) -> int:
     Canonne, Kamath and Steinke (2020), proposition 25.
     """
     if sigma > _SUMMED:
-        return math.ceil(float(-ndtri(miss / 2)) * sigma * _OUT)
+        return math.ceil(float(-ndtri(miss / 2)) * sigma * OUT)
     far = math.ceil(40 * sigma) + 2
     mass = np.exp(-0.5 * (np.arange(far + 1) / sigma) ** 2)
     tail = 2 * np.cumsum(mass[::-1])[::-1]  # of |X| >= k, for k >= 1
@@ -201,7 +197,7 @@ def _sum_of_laplaces(scales: np.ndarray[tuple[int], np.dtype[np.float64]], miss:
     def tail(distance: float) -> float:
         return float(parts @ np.exp(-distance / (apart / apart[-1])))
 
-    return float(apart[-1]) * last_true(lambda t: tail(t) > miss) * _OUT
+    return float(apart[-1]) * last_true(lambda t: tail(t) > miss) * OUT
 
 
 @dataclass(frozen=True)
@@ -271,12 +267,11 @@ def stated(
     )
 
 
-def check_whole(name: str, value: int) -> int:
-    """Return `value` if it is a whole number of at least 1."""
+def check_whole(name: str, value: int) -> None:
+    """Refuse what is no whole number of at least 1."""
     whole = not isinstance(value, bool) and isinstance(value, int)
     if not whole or value < 1:
         raise InputError(f"{name}={value!r} must be a whole number of at least 1.")
-    return value
 
 
 def whole_numbers(exact: Iterable[int]) -> list[int]:

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from scipy.special import ndtr
 
 from lethe.errors import InputError
-from lethe.queries.mechanisms.additive import CONFIDENCE, check_whole, fitted, whole_numbers
+from lethe.queries.mechanisms.additive import CONFIDENCE, OUT, check_whole, fitted, whole_numbers
 from lethe.queries.privacy import Answer, Neighbours, Scalar, Spend
-
-_OUT = 1 + 1e-12
 
 
 def exponential(
@@ -53,7 +51,15 @@ def exponential(
         )
     if monotone and whose.relation == "replace-one":
         raise InputError("no utility is monotone under replace-one: leave out monotone=True.")
-    price, epsilon = _price(spend)
+    price = spend
+    if spend.rho is not None:
+        epsilon = math.sqrt(8 * spend.rho)
+    elif spend.mu is not None:
+        miss = float(ndtr(-spend.mu / 2))  # e^epsilon / (1 + e^epsilon) = Phi(mu / 2)
+        epsilon = (math.log1p(-miss) - math.log(miss)) / OUT if miss > 0 else 700.0
+    else:
+        assert spend.epsilon is not None
+        price, epsilon = Spend(epsilon=spend.epsilon), spend.epsilon
     measure, scale = fitted(
         "exponential",
         "i64",
@@ -83,16 +89,4 @@ def shortfall(scale: float, candidates: int) -> float:
 
     scale (ln candidates + ln 1/(1 - `CONFIDENCE`)) (McSherry and Talwar 2007).
     """
-    return scale * (math.log(candidates) - math.log(1 - CONFIDENCE)) * _OUT
-
-
-def _price(spend: Spend) -> tuple[Spend, float]:
-    """Return the charge, and the epsilon that it buys."""
-    if spend.rho is not None:
-        return spend, math.sqrt(8 * spend.rho)
-    if spend.mu is not None:
-        miss = float(ndtr(-spend.mu / 2))  # e^epsilon / (1 + e^epsilon) = Phi(mu / 2)
-        epsilon = (math.log1p(-miss) - math.log(miss)) / _OUT if miss > 0 else 700.0
-        return spend, epsilon
-    assert spend.epsilon is not None
-    return Spend(epsilon=spend.epsilon), spend.epsilon
+    return scale * (math.log(candidates) - math.log(1 - CONFIDENCE)) * OUT

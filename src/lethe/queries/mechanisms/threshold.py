@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from lethe.errors import InputError, check_between
 from lethe.queries.mechanisms.additive import Law, fitted, opendp, whole_numbers
@@ -54,19 +53,17 @@ def found_keys(
     distance = (groups, total, largest)
     epsilon, delta = spend.epsilon, spend.delta
     _, scale = fitted("laplace", "i64", "l1", total / epsilon, total, epsilon)
-
-    def measure(threshold: int) -> Any:
-        return dp.m.make_laplace_threshold(*space, scale=scale, threshold=threshold)
-
     # From a little below the least threshold upwards, until the tail of the noise and OpenDP's map
     # both agree. The map alone is not enough: in OpenDP 0.16 a count of the threshold itself is
     # shown, while the map's delta is of counts above it, e^(1 / scale) times too small.
     tail = math.log(groups / delta) - math.log1p(math.exp(-1 / scale))
     threshold = largest + max(0, math.floor(scale * tail) - 1)
     while True:
-        measurement = measure(threshold)
+        measurement = dp.m.make_laplace_threshold(*space, scale=scale, threshold=threshold)
         cost = measurement.map(distance)
-        kept = groups * tail_of(scale, threshold - largest) <= delta * _IN
+        # P(noise >= m) of the discrete Laplace law is a^m / (1 + a), a = e^(-1 / scale).
+        beyond = math.exp((largest - threshold) / scale) / (1 + math.exp(-1 / scale))
+        kept = groups * beyond <= delta * _IN
         if kept and cost[0] <= epsilon and cost[1] <= delta:
             break
         threshold += max(1, math.floor(scale / 1000))
@@ -74,16 +71,3 @@ def found_keys(
     drawn = measurement({int(index): min(2**62, count) for index, count in rows if count > 0})
     shown = {int(k): int(drawn[k]) for k in sorted(drawn)}
     return Found(shown, threshold, Law("discrete laplace", scale))
-
-
-def tail_of(scale: float, least: int) -> float:
-    """P(noise >= `least`) of the discrete Laplace law: a^least / (1 + a), a = e^(-1 / scale).
-
-    Args:
-        scale: > 0.
-        least: >= 0.
-
-    >>> round(tail_of(1.0, 2), 4)
-    0.0989
-    """
-    return math.exp(-least / scale) / (1 + math.exp(-1 / scale))

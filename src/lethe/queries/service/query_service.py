@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -269,7 +269,8 @@ class QueryService:
         """
         served = self._models.get(model)
         if served is None:
-            raise NotFound(_unknown("model", model, self._models))
+            hint = did_you_mean(model, self._models)
+            raise NotFound(f"there is no model {model[:100]!r}.{hint}")
         checked = served.rows(rows)
         left = self._count().take(model, analyst, len(checked), served.queries)
         if left is None:
@@ -311,7 +312,8 @@ class QueryService:
     def _config(self, table: str) -> DatasetConfig:
         config = self._datasets.get(table)
         if config is None:
-            raise NotFound(_unknown("table", table, self._datasets))
+            hint = did_you_mean(table, self._datasets)
+            raise NotFound(f"there is no table {table[:100]!r}.{hint}")
         return config
 
     def _planned(self, config: DatasetConfig, opened: OpenTable, question: Question) -> Plan:
@@ -349,10 +351,6 @@ class QueryService:
     def _count(self) -> RowCounter:
         assert self._counter is not None  # checked when the service was opened
         return self._counter
-
-
-def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
-    return f"there is no {what} {name[:100]!r}.{did_you_mean(name, known)}"
 
 
 def _opened(config: DatasetConfig) -> OpenTable:

@@ -80,7 +80,11 @@ def check_place(
     for file in (certificate, key):
         if file is not None and not file.is_file():
             raise InputError(f"{file} does not exist.")
-    if not _is_here(host) and certificate is None and not behind_proxy:
+    try:
+        is_here = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_here = False
+    if not is_here and certificate is None and not behind_proxy:
         raise InputError(
             f"host={host!r} is reached from other machines, and tokens would travel in the clear: "
             "give --certificate and --key, or put a proxy with TLS in front and say "
@@ -175,15 +179,6 @@ def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
                 self._timer = None
 
     return Limited
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 BODY_SECONDS = 10.0
@@ -365,7 +360,10 @@ class _Guard:
                     facts["trouble"] = str(error)
             except Exception as error:
                 status, content = 500, {"error": "internal", "message": OUT_OF_REACH}
-                facts["trouble"] = _place(error)
+                # Kind and place of a bug; what it says could hold a cell.
+                frame = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+                facts["trouble"] = f"{type(error).__name__} in {frame.name}, {where}"
             if status != _HUNG_UP and await request.is_disconnected():
                 facts["would_be"], status = status, _HUNG_UP
             seconds = time.perf_counter() - began
@@ -427,14 +425,6 @@ def _refusal(error: LetheError) -> tuple[int, Mapping[str, str]]:
     return status, {"error": code, "message": words}
 
 
-def _place(error: Exception) -> str:
-    """Kind and place of a bug; what it says could hold a cell."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return (
-        f"{type(error).__name__} in {frame.name}, {os.path.basename(frame.filename)}:{frame.lineno}"
-    )
-
-
 def _analyst(request: Request, tokens: Tokens) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     try:
@@ -473,19 +463,11 @@ async def _body(request: Request) -> Mapping[str, Any]:
             async for piece in request.stream():
                 read += piece
                 if len(read) > MOST_BYTES:
-                    raise _Refused(
-                        413,
-                        "too-large",
-                        f"the body is above {MOST_BYTES} bytes.",
-                        connection="close",
-                    )
+                    words = f"the body is above {MOST_BYTES} bytes."
+                    raise _Refused(413, "too-large", words, connection="close")
     except TimeoutError:
-        raise _Refused(
-            408,
-            "too-slow",
-            f"the body did not arrive within {BODY_SECONDS:g} s.",
-            connection="close",
-        ) from None
+        words = f"the body did not arrive within {BODY_SECONDS:g} s."
+        raise _Refused(408, "too-slow", words, connection="close") from None
     try:
         body = read_json(read.decode("utf-8"))
     except (ValueError, RecursionError):
