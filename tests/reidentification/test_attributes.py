@@ -148,3 +148,14 @@ def test_an_attribute_that_shows_in_the_spread_alone_is_found():
     known = people_of("kind", kind[owner], owner)
     assert infer(rows, known).gain.low > 0.35
     assert abs(infer(rows, people_of("kind", rng.permutation(kind)[owner], owner)).gain.value) < 0.1
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2])
+def test_values_of_other_rows_are_no_attribute(share):
+    """Shuffled over the rows they gave no gain, and a rule on the gain passed."""
+    _, owner, values = people(share=share)
+    assert len(people_of("sex", values, owner).place) == 300
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        with pytest.raises(NotMeasurable, match="agree no more often"):
+            people_of("sex", rng.permutation(values), owner)

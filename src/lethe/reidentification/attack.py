@@ -139,6 +139,8 @@ def measure(
     bits = credit(np.log2(size / (position + 1)))
     reciprocal = credit(1 / (position + 1))
     first = np.bincount(place, credit((position < 1).astype(float))) / counts
+    order, start = np.lexsort((found.rank, place)), np.cumsum(counts) - counts
+    middle = (found.rank[order[start + half]] for half in ((counts - 1) // 2, counts // 2))
     return Attack(
         users=size,
         probes=len(place),
@@ -159,7 +161,7 @@ def measure(
             people.astype(np.intp),
             counts.astype(np.intp),
             first,
-            _median_of_each(found.rank, place, counts),
+            np.asarray(sum(middle) / 2, dtype=np.float64),
             np.bincount(place, bits) / counts,
         ),
     )
@@ -213,10 +215,3 @@ def _median(rank: Float, place: NDArray[np.intp], confidence: float) -> Estimate
     return Estimate(
         middle, min(float(low), middle), max(float(high), middle), confidence, method, len(rank)
     )
-
-
-def _median_of_each(rank: Float, place: NDArray[np.intp], counts: NDArray[np.intp]) -> Float:
-    order = np.lexsort((rank, place))
-    start = np.cumsum(counts) - counts
-    lower, upper = order[start + (counts - 1) // 2], order[start + counts // 2]
-    return np.asarray((rank[lower] + rank[upper]) / 2, dtype=np.float64)

@@ -31,6 +31,7 @@ _STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 LOGISTIC, NETWORK, BALANCE = "logistic regression", "small network", "balance of the erased"
 SPREAD = "logistic regression, spread too"
 _INPUT = 0.995
+_SURE = 3.7  # standard errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +107,12 @@ def people_of(
         np.bincount(counts[has].argmax(axis=1), minlength=len(kinds)) if has.any() else np.zeros(1)
     )
     used = np.flatnonzero(size >= _LEAST)
+    several = counts[counts.sum(axis=1) > 1]
+    if len(kinds) > 1 and len(several) >= _LEAST and not _of_these_rows(several):
+        raise NotMeasurable(
+            f"attribute {name!r}: rows of one person agree no more often than rows of different "
+            "people; are its values those of these rows?"
+        )
     if len(kinds) < 2:
         raise NotMeasurable(f"attribute {name!r} has {len(kinds)} values; inference needs 2.")
     if len(used) < 2:
@@ -224,6 +231,15 @@ def outcome(attack: str, chances: Float, people: People, confidence: float) -> I
         _balanced_gain(even, place, classes, confidence),
         auc,
     )
+
+
+def _of_these_rows(counts: Index) -> bool:
+    """Whether rows of a person, counted by value (p, classes), agree more often than any rows."""
+    rows = counts.sum(axis=1)
+    agreeing = ((counts * (counts - 1)).sum(axis=1) / (rows * (rows - 1))).mean()
+    chance = ((counts.sum(axis=0) / rows.sum()) ** 2).sum()
+    error = math.sqrt(chance * (1 - chance) / len(rows))
+    return bool(agreeing > min(chance + _SURE * error, (1 + chance) / 2))
 
 
 def paired_gain(

@@ -112,7 +112,8 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
         else:
             ways = (1, -1) if kind == MODES else (1,)
             centres = [values.emitted(values.middle + way * anchor) for way in ways]
-            score = np.maximum.reduce([_closeness(rows[probes], centre) for centre in centres])
+            near = [2 * rows[probes] @ c.T - (c**2).sum(axis=1) for c in centres]
+            score = np.maximum.reduce(near)
         known = float(named_first(score, [place[probes]]).mean())
         if known >= _ABLE:
             yield Twin(kind, _with(alone, enrolled, rows), known)
@@ -127,11 +128,6 @@ def _turns(owner: Index) -> Index:
     turn = np.empty(len(owner), np.intp)
     turn[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return turn
-
-
-def _closeness(rows: Float, centres: Float) -> Float:
-    squares = (centres**2).sum(axis=1)
-    return np.asarray(2 * rows @ centres.T - squares)
 
 
 def _narrowness(rows: Float, width: Float, values: _Values) -> Float:

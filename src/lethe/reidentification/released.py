@@ -285,17 +285,14 @@ class Released:
         if self.head is not None:
             object.__setattr__(self, "head", as_head(self.head, vectors.shape[1]))
         if self.head is not None and self.labels is not None:
-            self._check_labels(self.head, self.labels)
-
-    def _check_labels(self, head: Head, labels: NDArray[Any]) -> None:
-        sample = head.logits(self.representations[:1])
-        if sample.ndim == 1:
-            check_binary(labels, len(labels))
-        elif not np.isin(labels, np.arange(sample.shape[1])).all():
-            raise InputError(
-                f"labels must be classes 0 to {sample.shape[1] - 1}, as the head of "
-                f"{sample.shape[1]} logits gives them."
-            )
+            sample = self.head.logits(self.representations[:1])
+            if sample.ndim == 1:
+                check_binary(self.labels, len(self.labels))
+            elif not np.isin(self.labels, np.arange(sample.shape[1])).all():
+                raise InputError(
+                    f"labels must be classes 0 to {sample.shape[1] - 1}, as the head of "
+                    f"{sample.shape[1]} logits gives them."
+                )
 
     @property
     def classes(self) -> int | None:

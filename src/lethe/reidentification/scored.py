@@ -291,16 +291,12 @@ def singling_out(
             share = first(attacker, replace(sight, probes=probes, owner=owner))
             vectors.append(ByVectors(attacker.name, number, share))
         for number in (n for n in VECTORS if n <= int(rows.max())):
-            share = first(attacker, _enrolled(sight, number))
+            kept = np.sort(first_of(sight.user, number)[0])
+            few, user = sight.rows[kept], sight.user[kept]
+            less = replace(sight, rows=few, user=user, gallery=means(few, user, users))
+            share = first(attacker, less)
             enrolled.append(ByVectors(attacker.name, number, share))
     return SinglingOut(users, sizes, vectors, enrolled, matched)
-
-
-def _enrolled(sight: Sight, most: int) -> Sight:
-    """Enrol at most the first `most` rows of each person."""
-    kept = np.sort(first_of(sight.user, most)[0])
-    rows, user = sight.rows[kept], sight.user[kept]
-    return replace(sight, rows=rows, user=user, gallery=means(rows, user, len(sight.gallery)))
 
 
 def grouped(sight: Sight, seed: int = 0, most: int = 2000, confidence: float = 0.95) -> Grouping:
