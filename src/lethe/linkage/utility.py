@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -25,8 +25,9 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson, clustered_share
 from lethe.evidence.twoway import Spread, symmetric_estimate
-from lethe.linkage.codes import Float, Int, count
+from lethe.linkage.codes import Float, Int, as_numbers, count
 from lethe.linkage.settings import CommonSettings
+from lethe.training.environment import one_thread
 from lethe.training.models import load_callable
 from lethe.training.users_code import seeded, users_code
 
@@ -189,22 +190,7 @@ def predict_rows(
     train, test = (np.column_stack([pair[side] for pair in pairs]) for side in (0, 1))
     if not len(train):
         raise NotMeasurable("no row is released to train on.")
-    from threadpoolctl import threadpool_limits
-
-    # One thread: on busy or few cores the trees' threads wait for each other most of the time.
-    with threadpool_limits(1, "openmp"):
-        return _scored(train, test, released[column], truth, categories, classes, seed)
-
-
-def _scored(
-    train: Float,
-    test: Float,
-    labels: NDArray[Any],
-    truth: NDArray[Any],
-    categories: NDArray[np.bool_],
-    classes: bool,
-    seed: int,
-) -> Float:
+    labels = released[column]
     if classes:
         names = as_text(labels)
         guess = names[:1]
@@ -229,12 +215,7 @@ def _scored(
 def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Float, bool]:
     """A column as numbers on both sides, and whether they are names of categories."""
     if not is_text(released) and not is_text(written):
-        if released.dtype.kind == "M":
-            released, written = (
-                np.where(np.isnat(one), np.nan, one.astype("datetime64[s]").astype(np.float64))
-                for one in (released, written)
-            )
-        return released.astype(np.float64), written.astype(np.float64), False
+        return as_numbers(released), as_numbers(written), False
     names, count = np.unique(as_text(released), return_counts=True)
     kept = names[np.argsort(-count, kind="stable")][:_NAMES]
     code = {name: float(index) for index, name in enumerate(kept.tolist())}
@@ -256,7 +237,9 @@ def _predicted(
     model = trees(
         max_iter=50, early_stopping=False, categorical_features=categories, random_state=seed
     )
-    return np.asarray(model.fit(train, target).predict(test))
+    # One thread: on busy or few cores the trees' threads wait for each other most of the time.
+    with one_thread():
+        return np.asarray(model.fit(train, target).predict(test))
 
 
 Use = Callable[[Columns, Columns, Columns], Utility]
@@ -285,11 +268,7 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
         return None
     named_model = settings.utility_model
     model = load_callable(named_model) if isinstance(named_model, str) else named_model
-
-    def judged(released: Columns, held_out: Columns, written: Columns) -> Utility:
-        return _ask(model, released, held_out, written, settings)
-
-    return judged
+    return partial(_ask, model, settings)
 
 
 def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:
@@ -310,10 +289,10 @@ def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:
 
 def _ask(
     model: Callable[..., Any],
+    settings: CommonSettings,
     released: Columns,
     held_out: Columns,
     written: Columns,
-    settings: CommonSettings,
 ) -> Utility:
     rows, name = len(next(iter(held_out.values()))), settings.model_name
     parameters = inspect.signature(model).parameters

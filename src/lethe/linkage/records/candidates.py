@@ -208,7 +208,6 @@ class Simulated:
     """One simulated adversary and what came of it."""
 
     aim: Aim  # what is known of whom
-    adversary: Adversary  # how it was drawn
     by: Mapping[str, Looked]  # what came of it, by attacker
 
     @property

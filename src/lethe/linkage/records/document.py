@@ -77,7 +77,7 @@ class RecordSubject(RowsSubject):
     inputs: tuple[InputCheck, ...] = ()
 
     def facts(self) -> AuditFacts:
-        settings, ratings, first = self.settings, self.ratings, self.simulated[0]
+        settings, ratings, first, aux = self.settings, self.ratings, self.simulated[0], self.aux
         columns = [
             name
             for name, there in (("values", self.indexed.value), ("times", self.indexed.time))
@@ -107,7 +107,10 @@ class RecordSubject(RowsSubject):
                 "fingerprint": _fingerprint(self),
             },
             attacks=_attacks(self),
-            attacks_not_run=_not_run(self),
+            attacks_not_run=[
+                *(NotRun(name, why) for name, why in self.skipped.items()),
+                *[NotRun("real auxiliary data", "none was given (--aux)")] * (aux is None),
+            ],
             utility=utility_in_words(
                 settings, "counts by item and value, and by item and month, that are still right"
             ),
@@ -251,19 +254,14 @@ def _attacks(study: RecordSubject) -> list[AttackRow]:
     return rows
 
 
-def _not_run(study: RecordSubject) -> list[NotRun]:
-    rows = [NotRun(name, why) for name, why in study.skipped.items()]
-    if study.aux is None:
-        rows.append(NotRun("real auxiliary data", "none was given (--aux)"))
-    return rows
-
-
 def _checks(study: RecordSubject) -> list[CheckRow]:
     first = study.simulated[0]
     match = study.measured[0].measures["match"]
     answered = isinstance(match, Estimate) and match.value != 0
     held = np.bincount(study.indexed.person, minlength=study.indexed.people)
-    few = int((held < first.adversary.total).sum())
+    assert first.aim.simulated is not None
+    total = first.aim.simulated[1].total
+    few = int((held < total).sum())
     rows = [
         check(
             "a person is named",
@@ -275,7 +273,7 @@ def _checks(study: RecordSubject) -> list[CheckRow]:
         check(
             "people with few facts",
             "warn" if few > study.indexed.people / 2 else "pass",
-            f"{few} of {study.indexed.people} people have fewer than {first.adversary.total} facts "
+            f"{few} of {study.indexed.people} people have fewer than {total} facts "
             "and are not looked for by this adversary",
         ),
     ]

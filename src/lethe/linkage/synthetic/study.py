@@ -253,20 +253,11 @@ def _utility_of(
     use = use_of(settings, original)
     if use is not None:
         return use(released, control, control)
-    value = _utility(original, released, settings)
-    rows = len(next(iter(original.values())))
-    return counted_utility(value, rows, settings.confidence, "released rows")
-
-
-def _utility(
-    original: Mapping[str, NDArray[Any]],
-    released: Mapping[str, NDArray[Any]],
-    settings: SyntheticSettings,
-) -> float:
-    """Overlap of two-way counts as shares, numbers in 8 groups of the original's neighbours."""
-    if settings.queries:
-        return answer_overlap(original, released, settings.queries)
     first = len(next(iter(original.values())))
+    if settings.queries:
+        value = answer_overlap(original, released, settings.queries)
+        return counted_utility(value, first, settings.confidence, "released rows")
+    # Overlap of two-way counts as shares, numbers in 8 groups of the original's neighbours.
     mine, theirs, groups = [], [], []
     for name, column in original.items():
         together = np.concatenate([column, released[name]])
@@ -277,8 +268,8 @@ def _utility(
         mine.append(coarse[:first])
         theirs.append(coarse[first:])
         groups.append(np.arange(int(coarse.max()) + 1))
-    scale = first / len(theirs[0])
-    return count_overlap(mine, theirs, groups, scale=scale)
+    value = count_overlap(mine, theirs, groups, scale=first / len(theirs[0]))
+    return counted_utility(value, first, settings.confidence, "released rows")
 
 
 _PAPER = "Giomi et al. (Anonymeter), PoPETs 2023"

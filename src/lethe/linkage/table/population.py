@@ -21,6 +21,7 @@ from lethe.linkage.codes import (
     Float,
     Int,
     Persons,
+    as_numbers,
     classes_of,
     count,
     counted,
@@ -258,18 +259,11 @@ def population_table(
 
 def _nearest(values: NDArray[Any], wanted: NDArray[Any]) -> Int:
     """The level of the nearest value; none for a missing one."""
-    table, asked = _as_numbers(values), _as_numbers(wanted)
+    table, asked = as_numbers(values), as_numbers(wanted)
     table = table[~np.isnan(table)]  # ascending; a missing value is the last level
     if not len(table):
         return np.full(len(asked), _NONE)
     return np.where(np.isnan(asked), _NONE, nearest(table, asked))
-
-
-def _as_numbers(column: NDArray[Any]) -> NDArray[np.float64]:
-    if column.dtype.kind != "M":
-        return column.astype(np.float64)
-    seconds = column.astype("datetime64[s]")
-    return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64).astype(np.float64))
 
 
 def _same_beginning(of_level: Codes, values: NDArray[Any], wanted: NDArray[Any]) -> Int:

@@ -265,7 +265,6 @@ _GUESSED = (
     "model of all, from the rows of others; another model may guess more of them."
 )
 _ONE_ROW = "Persons with several rows are not joined: say who they are with --person."
-_RISK = "share of people who are linked rightly, or whose sensitive value is learnt: the worse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +322,8 @@ class TableSubject(RowsSubject):
             attacks=_attacks(self),
             attacks_not_run=_not_run(self),
             utility=utility_in_words(settings, "two-way counts that are still right"),
-            risk=_RISK,
+            risk="share of people who are linked rightly, or whose sensitive value is learnt: the "
+            "worse",
             checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(self)]
             or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
             limits=[
