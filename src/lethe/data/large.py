@@ -83,19 +83,16 @@ class Stage:
         except (duckdb.InvalidInputException, duckdb.ConversionException):
             if self._path.suffix.lower() != ".csv":
                 raise
-            self._read_slowly()
+            rows = csv_rows(self._path)
+            header = next(rows, [])
+            places = [header.index(name) for name in self.columns]
+            names = [f"c{at}" for at in range(len(places))]
+            listed = ", ".join(f"{name} VARCHAR" for name in names)
+            self.base.execute(f"CREATE OR REPLACE TABLE cells ({listed})")
+            for batch in csv_batches(([row[at] for at in places] for row in rows), names):
+                self.insert("cells", pa.Table.from_batches([batch]))
             self.base.execute(make.format(rows="cells"))
             self.base.execute("DROP TABLE cells")
-
-    def _read_slowly(self) -> None:
-        rows = csv_rows(self._path)
-        header = next(rows, [])
-        places = [header.index(name) for name in self.columns]
-        listed = ", ".join(f"c{at} VARCHAR" for at in range(len(places)))
-        self.base.execute(f"CREATE OR REPLACE TABLE cells ({listed})")
-        picked = ([row[place] for place in places] for row in rows)
-        for batch in csv_batches(picked, [f"c{at}" for at in range(len(places))]):
-            self.insert("cells", pa.Table.from_batches([batch]))
 
     def insert(self, table: str, rows: Any) -> None:
         """Append a table of pyarrow to one of the database, which is made if it is not there."""

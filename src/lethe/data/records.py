@@ -396,11 +396,18 @@ def _collected(
 ) -> Ratings:
     """Stream the sorted facts into arrays; all, or the first that comes of repeated ones."""
     facts = stage.number("SELECT count(*) FROM kept")
-    names = {option: _names(stage, options.index(option)) for option in ("person", "item")}
+
+    def meant(option: str) -> Any:
+        """Names or values in the order of their codes, as Arrow has them."""
+        table = f"meant{options.index(option)}"
+        sql = f"SELECT DISTINCT name FROM {table} WHERE there ORDER BY name"
+        return pa.chunked_array([batch.column(0) for batch in stage.batches(sql)])
+
+    names = {option: np.array(meant(option).to_pylist(), np.str_) for option in ("person", "item")}
     values = np.zeros(0)
     kinds = {}
     if "value" in options:
-        values = _values(stage, options.index("value"))
+        values = np.array(meant("value"), np.float64)
         kinds["value"] = narrow(len(values))
     origin = 0
     if "time" in options:
@@ -423,9 +430,9 @@ def _collected(
     if repeats := facts - distinct:
         how = "all are kept, as visits are" if keep == "all" else f"of each the {keep} was kept"
         notes.append(f"{repeats} facts repeat person and item; {how}.")
-    if done < facts:
-        who = _cut(who, done)
-        more = {option: _cut(array, done) for option, array in more.items()}
+    if done < facts:  # the rest of the memory is given back
+        for array in (who, *more.values()):
+            array.resize(done, refcheck=False)
     if "value" in more:
         more["value"], values = _used(more["value"], values)
     if "time" in more and (first := int(more["time"].min())):
@@ -483,12 +490,6 @@ def _stream(
     return done, distinct
 
 
-def _cut(array: Any, length: int) -> Any:
-    """Give the rest of an array back."""
-    array.resize(length, refcheck=False)
-    return array
-
-
 def _used(codes: Any, table: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
     """Codes without gaps, and the part of the table that they use."""
     there = np.zeros(len(table), bool)
@@ -497,17 +498,3 @@ def _used(codes: Any, table: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
         return codes, table
     kind = codes.dtype if codes.dtype.kind == "i" else narrow(int(there.sum()))
     return (np.cumsum(there) - 1).astype(kind)[codes], table[there]
-
-
-def _names(stage: Stage, at: int) -> NDArray[np.str_]:
-    """Names in the order of their codes."""
-    parts = [
-        batch.column(0).to_pylist()
-        for batch in stage.batches(f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name")
-    ]
-    return np.array([name for part in parts for name in part], np.str_)
-
-
-def _values(stage: Stage, at: int) -> NDArray[np.float64]:
-    sql = f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name"
-    return np.concatenate([batch.column(0).to_numpy() for batch in stage.batches(sql)])

@@ -43,16 +43,18 @@ def strange_columns(path: Path) -> dict[str, str]:
             for batch in opened.iter_batches(columns=list(watched)):
                 for name in set(watched) - set(strange):
                     kind, cells = watched[name], _stored(pa, batch.column(name))
-                    if _is_string(pa, kind) or name in coded:
-                        if name in coded or not _is_utf8(pa, cells):
+                    if name in coded:
+                        strange[name] = "VARCHAR"
+                    elif _is_string(pa, kind):
+                        try:
+                            cells.validate(full=True)
+                        except pa.ArrowInvalid:  # not UTF-8
                             strange[name] = "VARCHAR"
-                        continue
-                    low, high = _moment_range(kind)
-                    limits = compute.min_max(_as_int(pa, cells)).as_py()
-                    if limits["min"] is not None and not (
-                        low <= limits["min"] and limits["max"] <= high
-                    ):
-                        strange[name] = ""
+                    else:
+                        low, high = _moment_range(kind)
+                        least, most = compute.min_max(_as_int(pa, cells)).as_py().values()
+                        if least is not None and not low <= least <= most <= high:
+                            strange[name] = ""
             if strange:  # then none of them is left to DuckDB
                 for name, kind in watched.items():
                     if _is_moment(pa, kind):
@@ -88,14 +90,6 @@ def _is_moment(pa: Any, kind: Any) -> bool:
 def _is_string(pa: Any, kind: Any) -> bool:
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(value) or pa.types.is_large_string(value))
-
-
-def _is_utf8(pa: Any, cells: Any) -> bool:
-    try:
-        cells.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _as_int(pa: Any, cells: Any) -> Any:

@@ -22,6 +22,7 @@ from lethe.data.columns import (
     named_column,
     read_columns,
 )
+from lethe.data.condition import Condition, without_condition
 from lethe.data.dataset import (
     IDENTICAL,
     TASKS,
@@ -138,8 +139,6 @@ def load(
         )
     check_choice("missing", missing, ("refuse", "impute"))
     task = check_choice("task", task or "classification", TASKS)
-    from lethe.data.condition import without_condition
-
     columns = read_columns(path, drop=without_condition(drop, holdout_by))
     inputs = None
     if path.suffix.lower() in _ARCHIVES:
@@ -222,8 +221,6 @@ def _arrays_of(
     label = label or _find(path, columns, _LABELS, "labels")
     id_column = id_column or ("ids" if "ids" in columns else None)
     _check_features(path, inputs, columns[inputs])
-    from lethe.data.condition import Condition
-
     by = None if holdout_by is None else Condition.read(holdout_by).column
     options = {"label": label, "id_column": id_column, "group": person, "holdout_by": by}
     for option, column in options.items():

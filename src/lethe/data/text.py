@@ -7,11 +7,12 @@ Assumes: no record of the audit was in the encoder's own training. Nothing is do
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -372,22 +373,18 @@ def _reader(encoder: TextEncoder) -> Callable[[Sequence[str]], NDArray[np.float3
             )
             with torch.inference_mode():
                 words = model(**batch).last_hidden_state.float()
-                pooled = _pool(torch, words, batch["attention_mask"], encoder.pooling)
+                there = batch["attention_mask"][:, :, None].to(words.dtype)
+                if encoder.pooling == "cls":
+                    pooled = words[:, 0]
+                elif encoder.pooling == "max":
+                    pooled = words.masked_fill(there == 0, -torch.inf).amax(dim=1)
+                else:
+                    pooled = (words * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)
                 unit = torch.nn.functional.normalize(pooled, dim=1)
             vectors[rows] = (unit * unit.shape[1] ** 0.5).numpy()
         return vectors
 
     return read
-
-
-def _pool(torch: Any, words: Any, mask: Any, how: str) -> Any:
-    """One vector a text from the vectors (texts, tokens, width) of its words."""
-    if how == "cls":
-        return words[:, 0]
-    there = mask[:, :, None].to(words.dtype)
-    if how == "max":
-        return words.masked_fill(there == 0, -torch.inf).amax(dim=1)
-    return (words * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)
 
 
 def from_folder(kind: str, folder: Path, **options: Any) -> Any:
@@ -397,19 +394,29 @@ def from_folder(kind: str, folder: Path, **options: Any) -> Any:
     """
     transformers = require("transformers", EXTRA)
     options |= {"local_files_only": True, "trust_remote_code": False}
+    with quiet(transformers) as logger:
+        logger.disable_progress_bar()
+        try:
+            loader = getattr(transformers, kind)
+            return loader.from_pretrained(str(folder), **options)
+        except (OSError, ValueError, KeyError) as error:
+            first = str(error).splitlines()[0]
+            raise InputError(
+                f"the model folder {folder.name!r} cannot be read: {first} {_WAYS}"
+            ) from error
+        finally:
+            logger.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def quiet(transformers: Any) -> Iterator[Any]:
+    """Leave out what transformers says about every model; yields its logging."""
     logger = transformers.utils.logging
     before = logger.get_verbosity()
     logger.set_verbosity_error()
-    logger.disable_progress_bar()
     try:
-        loader = getattr(transformers, kind)
-        return loader.from_pretrained(str(folder), **options)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"the model folder {folder.name!r} cannot be read: {str(error).splitlines()[0]} {_WAYS}"
-        ) from error
+        yield logger
     finally:
-        logger.enable_progress_bar()
         logger.set_verbosity(before)
 
 

@@ -305,7 +305,16 @@ def probabilities_of(
     if hasattr(estimator, "predict_proba"):
         answers, how = np.asarray(estimator.predict_proba(inputs)), "predict_proba"
     else:
-        answers, how = _from_margin(estimator, inputs), "decision_function"
+        how, margin = "decision_function", np.asarray(estimator.decision_function(inputs), float)
+        if margin.ndim == 1:
+            margin = np.stack([np.zeros_like(margin), margin], axis=1)
+        elif getattr(last_step(estimator), "decision_function_shape", "ovr") == "ovo":
+            raise InputError(
+                f"decision_function of {type(estimator).__name__} returned {margin.shape[1]} "
+                "columns, one for each pair of classes; use one a class "
+                "(decision_function_shape='ovr')."
+            )
+        answers = np.asarray(softmax(margin, axis=1))
     if answers.shape != (len(inputs), len(columns)):
         raise InputError(
             f"{how} of {type(estimator).__name__} returned {answers.shape[-1]} columns for "
@@ -351,18 +360,6 @@ def joint_probabilities(estimator: Any, inputs: Any, labels: NDArray[Any]) -> ND
         columns = [place.get(str(label), -1) for label in wanted.tolist()]
         total += np.log(np.maximum(shares[:, columns], np.finfo(np.float64).tiny))
     return np.asarray(softmax(total, axis=1))
-
-
-def _from_margin(estimator: Any, inputs: Any) -> NDArray[np.floating]:
-    margin = np.asarray(estimator.decision_function(inputs), dtype=np.float64)
-    if margin.ndim == 1:
-        margin = np.stack([np.zeros_like(margin), margin], axis=1)
-    elif getattr(last_step(estimator), "decision_function_shape", "ovr") == "ovo":
-        raise InputError(
-            f"decision_function of {type(estimator).__name__} returned {margin.shape[1]} columns, "
-            "one for each pair of classes; use one a class (decision_function_shape='ovr')."
-        )
-    return np.asarray(softmax(margin, axis=1))
 
 
 def train_callable(

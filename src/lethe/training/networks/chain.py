@@ -182,7 +182,9 @@ def why_no_chain(module: nn.Module) -> str | None:
         reason = _unusual(leaf)
         if reason is not None:
             return reason
-    if any(_is_altered(part) for part in module.modules()):
+    fields = [field for part in module.modules() for field in vars(part).items()]
+    hooked = any("hooks" in name and isinstance(item, dict) and item for name, item in fields)
+    if hooked or "forward" in dict(fields):
         return "a layer carries hooks or a forward method of its own"
     parameters = [p for leaf in leaves for p in leaf.parameters()]
     if any(p._backward_hooks for p in parameters):
@@ -209,14 +211,6 @@ def _unusual(leaf: nn.Module) -> str | None:
     if isinstance(leaf, nn.BatchNorm1d) and (not leaf.track_running_stats or leaf.momentum is None):
         return "only a BatchNorm with running statistics and a momentum has a stacked form"
     return None
-
-
-def _is_altered(part: nn.Module) -> bool:
-    """Whether a module does more than its class says."""
-    hooked = any(
-        "hooks" in name and item for name, item in vars(part).items() if isinstance(item, dict)
-    )
-    return hooked or "forward" in vars(part)
 
 
 class Chain:
