@@ -168,7 +168,15 @@ def csv_rows(
     """
     separator, code = delimiter or ",", encoding or "utf-8"
     if encoding is None:
-        _refuse_zero_bytes(path)
+        with path.open("rb") as file:
+            start = 0
+            while piece := file.read(2**20):
+                if (place := piece.find(0)) >= 0:
+                    raise InputError(
+                        f"{path} holds a zero byte at offset {start + place}, so it is not a text "
+                        "file. Save it as UTF-8."
+                    )
+                start += len(piece)
     # A byte order mark is no part of the first name.
     codec = "utf-8-sig" if codecs.lookup(code).name == "utf-8" else code
     before = csv.field_size_limit(_LONGEST_CELL)
@@ -255,18 +263,6 @@ def check_names(path: Path, names: Iterable[str], *, fold: bool = False) -> None
             alike = ", upper and lower case being alike" if fold else ""
             raise InputError(f"{path} has two columns named {name!r}{alike}. Rename one.")
         seen.add(key)
-
-
-def _refuse_zero_bytes(path: Path) -> None:
-    with path.open("rb") as file:
-        start = 0
-        while piece := file.read(2**20):
-            if (place := piece.find(0)) >= 0:
-                raise InputError(
-                    f"{path} holds a zero byte at offset {start + place}, so it is not a text "
-                    "file. Save it as UTF-8."
-                )
-            start += len(piece)
 
 
 def _bad_byte(path: Path, encoding: str, error: UnicodeDecodeError) -> str:

@@ -414,7 +414,19 @@ def choose_records(
         used[id_column] = "id column"
     if among is None:
         among = np.arange(len(columns[next(iter(used))]))
-    groups = None if group is None else _persons(path, columns, group, used, among)
+    groups = None
+    if group is not None:
+        if group in used:
+            raise InputError(f"group={group!r} is also the {used[group]}. Choose another column.")
+        check_column("group", group, columns, path)
+        gaps = missing(columns[group][among])
+        if gaps.any():
+            raise InputError(
+                f"group {group!r} is missing in {gaps.sum()} of {len(gaps)} records, the first at "
+                f"row {int(np.argmax(gaps))}: it cannot be said which records stay together. Name "
+                "these persons (each its own name, if they are strangers), or remove the records."
+            )
+        groups = as_text(columns[group][among])
     places = choose_rows(len(among), rows, seed, groups)
     chosen = among[places]
     notes = [] if rows is None else [subset_note(len(places), len(among), seed)]
@@ -438,23 +450,6 @@ def choose_records(
         column = columns[condition.column]
         external = condition.of({condition.column: column[chosen]}, str(path))
     return Chosen(chosen, ids, groups, cuts, tuple(notes), external)
-
-
-def _persons(
-    path: Path, columns: Columns, group: str, used: Mapping[str, str], among: NDArray[np.int64]
-) -> NDArray[np.str_]:
-    if group in used:
-        raise InputError(f"group={group!r} is also the {used[group]}. Choose another column.")
-    check_column("group", group, columns, path)
-    column = columns[group][among]
-    gaps = missing(column)
-    if gaps.any():
-        raise InputError(
-            f"group {group!r} is missing in {gaps.sum()} of {len(column)} records, the first at "
-            f"row {int(np.argmax(gaps))}: it cannot be said which records stay together. Name "
-            "these persons (each its own name, if they are strangers), or remove the records."
-        )
-    return as_text(column)
 
 
 def _cut(column: NDArray[Any]) -> NDArray[np.str_]:

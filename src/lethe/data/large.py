@@ -175,7 +175,10 @@ def staged(
             inside = attached(base, path, table)
             schema = base.sql(f"FROM {inside} LIMIT 0").to_arrow_table().schema
         _check_columns(path, schema.names, columns)
-        types = [_type(path, schema.field(name)) for name in columns]
+        for name in columns:
+            check_arrow_type(path, name, schema.field(name).type)
+        kinds = [schema.field(name).type for name in columns]
+        types = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
         listed = ", ".join(f"{quoted(name)} AS c{at}" for at, name in enumerate(columns))
         yield Stage(base, path, columns, f"(SELECT {listed} FROM {inside})", types)
 
@@ -227,11 +230,6 @@ def _csv(path: Path, names: Sequence[str], columns: Sequence[str]) -> str:
         f"auto_detect = false, delim = ',', quote = '\"', escape = '\"', nullstr = '', "
         f"columns = {{{typed}}}, buffer_size = {_BUFFER}))"
     )
-
-
-def _type(path: Path, field: Any) -> Any:
-    check_arrow_type(path, field.name, field.type)
-    return field.type.value_type if pa.types.is_dictionary(field.type) else field.type
 
 
 def _check_columns(path: Path, names: Sequence[str], columns: Sequence[str]) -> None:

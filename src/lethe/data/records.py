@@ -209,19 +209,6 @@ def whole_days(column: NDArray[Any], unit: str) -> NDArray[np.int64]:
     return np.asarray(np.floor_divide(column, _A_DAY[unit]), np.int64)
 
 
-def check_times(column: NDArray[Any], name: str) -> None:
-    """Refuse a column that is neither numbers, nor dates, nor text.
-
-    Raises InputError: another type, or an infinite number.
-    """
-    if column.dtype.kind == "M" or is_text(column):
-        return
-    if column.dtype.kind not in "iuf":
-        raise InputError(f"{name}: times have the type {column.dtype}. Name a column of times.")
-    if not np.isfinite(column).all():
-        raise InputError(f"{name}: a time is infinite. Leave such facts out.")
-
-
 def unit_of(middle: float, name: str) -> str:
     """The unit of times whose median is `middle`.
 
@@ -264,19 +251,6 @@ def days_of_texts(
         local = when.astimezone(UTC) if when.tzinfo is not None else when.replace(tzinfo=UTC)
         days.append(int(local.timestamp() // 86_400))
     return np.array(days, np.int64)
-
-
-def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
-    """Word the note on assumed time zones, after all dates were read.
-
-    Raises InputError: some have a time zone and others none.
-    """
-    if len(zoned) == 2:
-        raise InputError(
-            f"{name}: {zoned[True]!r} has a time zone and {zoned[False]!r} has none. Give all "
-            "times one form."
-        )
-    return ["Times without a time zone were taken as UTC."] if False in zoned else []
 
 
 def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
@@ -361,8 +335,11 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
 
     numbers = False
     for cell, column in pieces():
-        check_times(column, name)
         numbers = column.dtype.kind in "iuf"
+        if not (numbers or column.dtype.kind == "M" or is_text(column)):
+            raise InputError(f"{name}: times have the type {column.dtype}. Name a column of times.")
+        if numbers and not np.isfinite(column).all():
+            raise InputError(f"{name}: a time is infinite. Leave such facts out.")
         if numbers:
             stage.insert("numbers", pa.table({"time": cell, "number": pa.array(column)}))
     if numbers and unit == "auto":
@@ -374,7 +351,12 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
         else:
             days = whole_days(column, unit_used)
         stage.insert("days", pa.table({"cell": cell, "day": pa.array(days)}))
-    return [*notes, *said_of_zones(zoned, name)]
+    if len(zoned) == 2:
+        raise InputError(
+            f"{name}: {zoned[True]!r} has a time zone and {zoned[False]!r} has none. Give all "
+            "times one form."
+        )
+    return [*notes, *["Times without a time zone were taken as UTC."] * (False in zoned)]
 
 
 def _median(stage: Stage) -> float:

@@ -134,14 +134,6 @@ def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     return pa.RecordBatchReader.from_batches(fields, batches())
 
 
-def _text_or_missing(cell: bytes | None) -> str | None:
-    """Decode a cell; None if it is not UTF-8, for a substitute could merge two names."""
-    try:
-        return None if cell is None else cell.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
     if how == "VARCHAR":
         if pa.types.is_dictionary(kind):
@@ -151,7 +143,13 @@ def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
         else:
             wide = pa.types.is_large_string(cells.type) or pa.types.is_large_binary(cells.type)
             raw_bytes = cells.view(pa.large_binary() if wide else pa.binary()).to_pylist()
-        return pa.array(map(_text_or_missing, raw_bytes), pa.string())
+        texts: list[str | None] = []
+        for cell in raw_bytes:
+            try:
+                texts.append(None if cell is None else cell.decode())
+            except UnicodeDecodeError:  # missing, for a substitute could merge two names
+                texts.append(None)
+        return pa.array(texts, pa.string())
     low, high = _moment_range(kind)
     unit = getattr(kind, "unit", "day")
     numbers: list[int | None] = []

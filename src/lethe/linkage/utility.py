@@ -357,15 +357,19 @@ def count_overlap(
     >>> count_overlap([column], [column[:3]], [np.arange(2)])  # a row is missing
     0.75
     """
-    shares = [
-        _overlap(
-            [original[at] for at in table],
-            [released[at] for at in table],
-            [groups[at] for at in table],
-            scale,
-        )
-        for table in (tables or pairs_of_columns(len(original)))
-    ]
+    shares = []
+    for table in tables or pairs_of_columns(len(original)):
+        mine, theirs, own = ([side[at] for at in table] for side in (original, released, groups))
+        wide, most = [len(group) for group in own], [int(group.max()) + 1 for group in own]
+        cells, held = _cells(mine, wide)
+        inside = np.logical_and.reduce([column >= 0 for column in theirs])
+        keys, of_group = _cells([column[inside] for column in theirs], most)
+        asked, share = _recoded(cells, wide, own)
+        expected = np.zeros(len(cells))
+        if len(keys):
+            place = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+            expected = np.where(keys[place] == asked, of_group[place], 0) * share * scale
+        shares.append(float(np.minimum(held, expected).sum() / int(held.sum())))
     return float(np.mean(shares))
 
 
@@ -425,25 +429,6 @@ def _recoded(
     for group, level in zip(groups, levels, strict=True):
         share /= np.bincount(group)[group[level]]
     return asked, share
-
-
-def _overlap(
-    original: Sequence[Codes],
-    released: Sequence[Codes],
-    groups: Sequence[Codes],
-    scale: float,
-) -> float:
-    wide = [len(group) for group in groups]
-    cells, held = _cells(original, wide)
-    inside = np.logical_and.reduce([column >= 0 for column in released])
-    most = [int(group.max()) + 1 for group in groups]
-    keys, of_group = _cells([column[inside] for column in released], most)
-    asked, share = _recoded(cells, wide, groups)
-    expected = np.zeros(len(cells))
-    if len(keys):
-        at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-        expected = np.where(keys[at] == asked, of_group[at], 0) * share * scale
-    return float(np.minimum(held, expected).sum() / int(held.sum()))
 
 
 def _cells(
@@ -519,8 +504,12 @@ def error_of(right: Answer, answer: Answer) -> float:
     wrong: list[float] = []
     for key in right.keys() | answer.keys():
         mine, theirs = right.get(key, []), answer.get(key, [])
-        pairs = zip(mine, theirs, strict=False)
-        wrong += [_apart(one, other) for one, other in pairs]
+        for one, other in zip(mine, theirs, strict=False):
+            if math.isfinite(one) and math.isfinite(other):
+                largest = max(abs(one), abs(other))
+                wrong.append(min(abs(one - other) / largest, 1.0) if largest else 0.0)
+            else:
+                wrong.append(0.0 if math.isnan(one) and math.isnan(other) else 1.0)
         wrong += [1.0] * abs(len(mine) - len(theirs))
     return float(np.mean(wrong)) if wrong else 1.0
 
@@ -540,10 +529,3 @@ def answer_overlap(
 def _is_number(cell: Any) -> bool:
     # DuckDB sums whole numbers as int, and gives decimals a type of their own.
     return hasattr(cell, "__float__") and not isinstance(cell, bool)
-
-
-def _apart(first: float, other: float) -> float:
-    if not (math.isfinite(first) and math.isfinite(other)):
-        return 0.0 if math.isnan(first) and math.isnan(other) else 1.0
-    largest = max(abs(first), abs(other))
-    return min(abs(first - other) / largest, 1.0) if largest else 0.0

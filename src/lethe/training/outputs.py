@@ -178,7 +178,13 @@ def fit_rows(
             known, targets = np.unique(targets, return_inverse=True)  # it takes no gaps
         elif recipe.labels is not None and not is_from(last, "skorch"):  # one output a class
             class_labels, targets = recipe.labels, recipe.labels[targets]
-    records, targets = _safe_indexing(inputs, rows), targets_of(estimator, targets)
+    if is_from(last, "skorch"):  # torch's losses want float32 of their shape
+        names = {kind.__name__ for kind in type(last).__mro__}
+        number = "NeuralNetRegressor" in names
+        floats = number or "NeuralNetBinaryClassifier" in names
+        targets = targets.astype(np.float32 if floats else np.int64)
+        targets = targets[:, None] if number else targets
+    records = _safe_indexing(inputs, rows)
     for name, split in _group_splits(estimator).items():
         # Written out, for most estimators with a `cv` hand no groups on; see `check_splits`.
         parts = split.split(records, targets, None if people is None else people[rows])
@@ -272,16 +278,6 @@ def prepared(estimator: Any, seed: int) -> Any:
         elif is_from(part, "skorch") and f"{before}verbose" in params:
             chosen[f"{before}verbose"] = 0
     return copy.set_params(**chosen)
-
-
-def targets_of(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
-    """Targets as the estimator's kind takes them: torch's losses want float32 of their shape."""
-    if not is_from(last_step(estimator), "skorch"):
-        return targets
-    names = {kind.__name__ for kind in type(last_step(estimator)).__mro__}
-    if "NeuralNetRegressor" in names:
-        return targets.astype(np.float32)[:, None]
-    return targets.astype(np.float32 if "NeuralNetBinaryClassifier" in names else np.int64)
 
 
 def one_column(predict: Callable[[Any], Any], inputs: Any, name: str) -> NDArray[np.floating]:

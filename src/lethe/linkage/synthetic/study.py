@@ -360,7 +360,19 @@ class SyntheticSubject(RowsSubject):
             risk="excess over the control: highest lower and highest upper limit of all attacks",
             checks=_checks(self),
             limits=_LIMITS,
-            section=_section(self, self.plain_words()),
+            section=SyntheticSection(
+                rows={"original": original, "synthetic": synthetic, "control": control},
+                attacks=[
+                    SyntheticAttack(
+                        *(result.attack, result.knows, result.powered),
+                        **vars(self.attacks[result.attack]),
+                    )
+                    for result in results_of(self.attacks, self.knows)
+                ],
+                people=_counted(self),
+                distances=self.distances,
+                words=self.plain_words(),
+            ),
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
@@ -409,22 +421,6 @@ def _counted(study: SyntheticSubject) -> list[NearPeople]:
         p = min(1.0, len(study.knows) * chance_of(risk))
         rows.append(NearPeople(name, TAILS.get(name, 0.0), round(share * n), n, control * n, p))
     return rows
-
-
-def _section(study: SyntheticSubject, words: Sequence[str]) -> SyntheticSection:
-    return SyntheticSection(
-        rows=dict(zip(("original", "synthetic", "control"), study.rows, strict=True)),
-        attacks=[
-            SyntheticAttack(
-                *(result.attack, result.knows, result.powered),
-                **vars(study.attacks[result.attack]),
-            )
-            for result in results_of(study.attacks, study.knows)
-        ],
-        people=_counted(study),
-        distances=study.distances,
-        words=words,
-    )
 
 
 def _checks(study: SyntheticSubject) -> list[CheckRow]:

@@ -213,7 +213,11 @@ class PopulationTable:
             return groups
         mine, wanted = self.mine[at].values, self.theirs[at].values[strange]
         if column.kind == "ordered":
-            level = _nearest(mine, wanted)
+            table, asked = as_numbers(mine), as_numbers(wanted)
+            table = table[~np.isnan(table)]  # ascending; a missing value is the last level
+            level = np.full(len(strange), _NONE)
+            if len(table):
+                level = np.where(np.isnan(asked), _NONE, nearest(table, asked))
         elif column.kind == "prefix":
             level = _same_beginning(of_level, mine, wanted)
         elif column.kind == "own":
@@ -255,15 +259,6 @@ def population_table(
         theirs.append(sides[1])
         exact.append(level[joint.codes[sides[0].levels :]])
     return PopulationTable(tuple(mine), tuple(theirs), tuple(exact), times)
-
-
-def _nearest(values: NDArray[Any], wanted: NDArray[Any]) -> Int:
-    """The level of the nearest value; none for a missing one."""
-    table, asked = as_numbers(values), as_numbers(wanted)
-    table = table[~np.isnan(table)]  # ascending; a missing value is the last level
-    if not len(table):
-        return np.full(len(asked), _NONE)
-    return np.where(np.isnan(asked), _NONE, nearest(table, asked))
 
 
 def _same_beginning(of_level: Codes, values: NDArray[Any], wanted: NDArray[Any]) -> Int:

@@ -77,15 +77,11 @@ def _traced(module: nn.Module) -> list[nn.Module] | str:
         module.train(mode)
     if str(graphs[0]) != str(graphs[1]):
         return f"{name} computes differently in training, beyond its layers"
-    return _chain(module, graphs[0], name)
-
-
-def _chain(module: nn.Module, graph: torch.fx.Graph, name: str) -> list[nn.Module] | str:
     branching = f"the forward method of {name} is no plain chain of layers"
     chain: list[nn.Module] = []
     last: Any = None
     batch: set[Any] = set()
-    for node in graph.nodes:
+    for node in graphs[0].nodes:
         if node.op == "placeholder":
             if last is not None:
                 return f"the forward method of {name} takes several arguments"
