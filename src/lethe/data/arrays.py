@@ -134,7 +134,12 @@ def as_array(value: Any, where: str) -> NDArray[Any]:
     kind = type(value).__module__.partition(".")[0]
     try:
         if hasattr(value, "detach"):
-            return _from_tensor(value)
+            value = value.detach().cpu()
+            if str(value.layout) != "torch.strided":
+                value = value.to_dense()
+            if value.is_floating_point() and str(value.dtype) not in _FLOATS:
+                value = value.float()  # bfloat16 and smaller ones, which NumPy does not have
+            return np.asarray(value.resolve_conj().resolve_neg().numpy())
         if kind == "pyarrow":
             return _from_arrow(value, where)
         array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
@@ -158,15 +163,6 @@ def as_array(value: Any, where: str) -> NDArray[Any]:
     ):
         return text_column("" if gap else cell for gap, cell in zip(gaps, cells, strict=True))
     return array
-
-
-def _from_tensor(value: Any) -> NDArray[Any]:
-    value = value.detach().cpu()
-    if str(value.layout) != "torch.strided":
-        value = value.to_dense()
-    if value.is_floating_point() and str(value.dtype) not in _FLOATS:
-        value = value.float()  # bfloat16 and smaller ones, which NumPy does not have
-    return np.asarray(value.resolve_conj().resolve_neg().numpy())
 
 
 def _from_arrow(value: Any, where: str) -> NDArray[Any]:

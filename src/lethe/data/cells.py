@@ -168,7 +168,15 @@ def csv_rows(
     """
     separator, code = delimiter or ",", encoding or "utf-8"
     if encoding is None:
-        _refuse_zero_bytes(path)
+        with path.open("rb") as file:
+            start = 0
+            while piece := file.read(2**20):
+                if (place := piece.find(0)) >= 0:
+                    raise InputError(
+                        f"{path} holds a zero byte at offset {start + place}, so it is not a text "
+                        "file. Save it as UTF-8."
+                    )
+                start += len(piece)
     # A byte order mark is no part of the first name.
     codec = "utf-8-sig" if codecs.lookup(code).name == "utf-8" else code
     before = csv.field_size_limit(_LONGEST_CELL)
@@ -180,8 +188,15 @@ def csv_rows(
             reader = csv.reader(stream, strict=True, delimiter=separator)
             for row in filter(None, reader):
                 if not header:
-                    _check_separator(path, row, separator, delimiter is not None)
                     header = row
+                    for sign in ";\t|,":
+                        if len(header) == 1 and sign in header[0] and sign != separator:
+                            fix = "Save it with commas."
+                            fix = fix if delimiter is None else f"Say so: --delimiter {sign!r}."
+                            raise InputError(
+                                f"{path} has the single column {header[0]!r}, as if separated by "
+                                f"{sign!r}. {fix}"
+                            )
                 if len(row) != len(header):
                     count += 1
                     if len(wrong) < 5:
@@ -248,27 +263,6 @@ def check_names(path: Path, names: Iterable[str], *, fold: bool = False) -> None
             alike = ", upper and lower case being alike" if fold else ""
             raise InputError(f"{path} has two columns named {name!r}{alike}. Rename one.")
         seen.add(key)
-
-
-def _check_separator(path: Path, header: Sequence[str], separator: str, option: bool) -> None:
-    for sign in ";\t|,":
-        if len(header) == 1 and sign in header[0] and sign != separator:
-            fix = f"Say so: --delimiter {sign!r}." if option else "Save it with commas."
-            raise InputError(
-                f"{path} has the single column {header[0]!r}, as if separated by {sign!r}. {fix}"
-            )
-
-
-def _refuse_zero_bytes(path: Path) -> None:
-    with path.open("rb") as file:
-        start = 0
-        while piece := file.read(2**20):
-            if (place := piece.find(0)) >= 0:
-                raise InputError(
-                    f"{path} holds a zero byte at offset {start + place}, so it is not a text "
-                    "file. Save it as UTF-8."
-                )
-            start += len(piece)
 
 
 def _bad_byte(path: Path, encoding: str, error: UnicodeDecodeError) -> str:

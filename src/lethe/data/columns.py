@@ -21,6 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.casts import quoted, text_sql
+from lethe.data.cells import check_names, csv_rows, infer, plain_column, text_column
+from lethe.data.office import read_office
 from lethe.errors import InputError, did_you_mean
 
 Columns = dict[str, NDArray[Any]]
@@ -61,8 +64,6 @@ def read_columns(
     suffix = path.suffix.lower()
     if table is not None and suffix not in DUCKDB:
         raise InputError(f"table={table!r} is for DuckDB files; {path} has one table only.")
-    from lethe.data.cells import infer, plain_column, text_column
-
     check_file(path, (*SUFFIXES, *DUCKDB))
     wanted = _Wanted(path, columns, drop)
     try:
@@ -75,8 +76,6 @@ def read_columns(
         elif suffix == ".safetensors":
             arrays = _read_safetensors(path, wanted)
         elif suffix in OFFICE:
-            from lethe.data.office import read_office
-
             names, cells = read_office(path)
             chosen = wanted.of(names)
             arrays = {name: plain_column(cells[names.index(name)]) for name in chosen}
@@ -104,8 +103,7 @@ def missing(column: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(column == "", dtype=np.bool_)
     if column.dtype.kind not in "fM":
         return np.zeros(column.shape, dtype=np.bool_)
-    gaps: NDArray[np.bool_] = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
-    return gaps
+    return np.asarray(np.isnat(column) if column.dtype.kind == "M" else np.isnan(column))
 
 
 def as_text(column: NDArray[Any]) -> NDArray[np.str_]:
@@ -200,8 +198,6 @@ class _Wanted:
 
     def of(self, names: Sequence[str]) -> list[str]:
         """Those that are read, after every name asked for was found among `names`."""
-        from lethe.data.cells import check_names
-
         check_names(self.path, names)
         for name in self.columns or ():
             check_column("column", name, names, self.path)
@@ -213,8 +209,6 @@ class _Wanted:
 def _read_csv(
     path: Path, wanted: _Wanted, column_of: Callable[[list[str]], NDArray[Any]]
 ) -> Columns:
-    from lethe.data.cells import csv_rows
-
     rows = csv_rows(path)
     header = next(rows, [])
     cells: dict[str, list[str]] = {name: [] for name in wanted.of(header)}
@@ -291,8 +285,6 @@ def attached(base: Any, path: Path, table: str | None) -> str:
 
     Raises InputError: no such table, or several and none is named.
     """
-    from lethe.data.casts import quoted, text_sql
-
     base.execute(f"ATTACH {text_sql(str(path))} AS release (READ_ONLY)")
     names = [row[0] for row in base.execute("SHOW TABLES FROM release").fetchall()]
     if table is None and len(names) != 1:
@@ -365,8 +357,6 @@ def from_arrow(column: Any) -> NDArray[Any]:
         except pa.ArrowInvalid:  # beyond 2**53: as in `infer`, rather text than rounded
             column, kind = column.cast(pa.string()), pa.string()
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        from lethe.data.cells import text_column
-
         return text_column(column.to_pylist())
     array: NDArray[Any] = column.to_numpy()
     return array
@@ -405,7 +395,14 @@ def _read_safetensors(path: Path, wanted: _Wanted) -> Columns:
             for name in wanted.of(list(file.keys())):
                 kind = file.get_slice(name).get_dtype()
                 if kind == "BF16":
-                    columns[name] = _from_bfloat16(path, name)
+                    # The upper half of a float32: nothing is rounded.
+                    with path.open("rb") as raw:
+                        length = int.from_bytes(raw.read(8), "little")
+                        entry = json.loads(raw.read(length))[name]
+                        start, end = entry["data_offsets"]
+                        raw.seek(8 + length + start)
+                        wide = np.frombuffer(raw.read(end - start), "<u2").astype(np.uint32) << 16
+                    columns[name] = wide.view(np.float32).reshape(entry["shape"])
                     continue
                 try:
                     columns[name] = _plain_array(path, name, file.get_tensor(name))
@@ -417,17 +414,6 @@ def _read_safetensors(path: Path, wanted: _Wanted) -> Columns:
     except SafetensorError as error:
         raise InputError(f"{path} is not readable: {error}. Save it again.") from error
     return columns
-
-
-def _from_bfloat16(path: Path, name: str) -> NDArray[np.float32]:
-    """A tensor of bfloat16, which is the upper half of a float32: nothing is rounded."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        entry = json.loads(file.read(length))[name]
-        start, end = entry["data_offsets"]
-        file.seek(8 + length + start)
-        halves = np.frombuffer(file.read(end - start), "<u2")
-    return (halves.astype(np.uint32) << 16).view(np.float32).reshape(entry["shape"])
 
 
 def _plain_array(path: Path, name: str, value: Any) -> NDArray[Any]:

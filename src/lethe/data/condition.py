@@ -105,7 +105,11 @@ class Condition:
                 "remove these records."
             )
         rows = self._ordered(column, where) if self.sign in _ORDER else self._equal(column, where)
-        return checked(External(self.text, rows), self._range(column))
+        if is_text(column) or column.dtype.kind == "b":
+            there = f"has {list_names(np.unique(as_text(column)).tolist())}"
+        else:
+            there = "runs from {} to {}".format(*as_text(np.array([column.min(), column.max()])))
+        return checked(External(self.text, rows), f"{self.column!r} {there}")
 
     def _ordered(self, column: NDArray[Any], where: str) -> NDArray[np.bool_]:
         compare, value = _ORDER[self.sign], self.values[0]
@@ -167,12 +171,6 @@ class Condition:
                 f"has {there}."
             )
         return same if self.sign == "=" else ~same
-
-    def _range(self, column: NDArray[Any]) -> str:
-        if is_text(column) or column.dtype.kind == "b":
-            return f"{self.column!r} has {list_names(np.unique(as_text(column)).tolist())}"
-        low, high = as_text(np.array([column.min(), column.max()]))
-        return f"{self.column!r} runs from {low} to {high}"
 
 
 def without_condition(drop: Sequence[str], holdout_by: str | None) -> list[str]:

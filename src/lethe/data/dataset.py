@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,8 @@ from lethe.data.columns import (
     list_names,
     missing,
 )
+from lethe.data.condition import Condition, External, checked
 from lethe.errors import InputError, check_at_least
-
-if TYPE_CHECKING:
-    from lethe.data.condition import External
 
 TASKS = ("classification", "regression")
 _FEW = 10  # numbers of at most so many values are slices as they are, others by quarters
@@ -103,7 +101,12 @@ class Dataset:
                 "Name these persons."
             )
         self._check_external()
-        self._check_public()
+        public = self.preparation.public
+        if public is not None and not 2 <= public.sum() <= len(public) - 2:
+            raise InputError(
+                f"public of {self.name!r} names {int(public.sum())} of {len(public)} records; at "
+                "least 2 must be public, to prepare by, and 2 not, to train on."
+            )
         notes: list[str | None] = [*self.notes]
         notes.append(copies_note(self.content, self.labels, self.groups))
         if self.task == "regression":
@@ -209,8 +212,6 @@ class Dataset:
     def _check_external(self) -> None:
         if self.external is None:
             return
-        from lethe.data.condition import checked
-
         rows = self.external.rows
         checked(self.external, "name other records")
         if len(np.unique(self.labels[~rows])) < 2:
@@ -222,16 +223,6 @@ class Dataset:
             raise InputError(
                 f"holdout_by={self.external.by!r} names records of one target, on which R² is not "
                 "defined. Hold out others."
-            )
-
-    def _check_public(self) -> None:
-        public = self.preparation.public
-        if public is None:
-            return
-        if not 2 <= public.sum() <= len(public) - 2:
-            raise InputError(
-                f"public of {self.name!r} names {int(public.sum())} of {len(public)} records; at "
-                "least 2 must be public, to prepare by, and 2 not, to train on."
             )
 
 
@@ -423,13 +414,30 @@ def choose_records(
         used[id_column] = "id column"
     if among is None:
         among = np.arange(len(columns[next(iter(used))]))
-    groups = None if group is None else _persons(path, columns, group, used, among)
+    groups = None
+    if group is not None:
+        if group in used:
+            raise InputError(f"group={group!r} is also the {used[group]}. Choose another column.")
+        check_column("group", group, columns, path)
+        gaps = missing(columns[group][among])
+        if gaps.any():
+            raise InputError(
+                f"group {group!r} is missing in {gaps.sum()} of {len(gaps)} records, the first at "
+                f"row {int(np.argmax(gaps))}: it cannot be said which records stay together. Name "
+                "these persons (each its own name, if they are strangers), or remove the records."
+            )
+        groups = as_text(columns[group][among])
     places = choose_rows(len(among), rows, seed, groups)
     chosen = among[places]
     notes = [] if rows is None else [subset_note(len(places), len(among), seed)]
     if group is not None and groups is not None:
         groups = groups[places]
-        notes.append(_group_note(group, groups))
+        _, counts = np.unique(groups, return_counts=True)
+        note = f"Column {group!r} names a person for each record: every person has one record."
+        if counts.max() > 1:
+            note = f"{len(counts)} persons by column {group!r}, {counts.min()} to {counts.max()} "
+            note += "records each; models train on whole persons."
+        notes.append(note)
     cuts = {}
     for name in slices:
         check_column("slice", name, columns, path)
@@ -437,40 +445,11 @@ def choose_records(
     ids = row_names(chosen) if id_column is None else as_text(columns[id_column][chosen])
     external = None
     if holdout_by is not None:
-        from lethe.data.condition import Condition
-
         condition = Condition.read(holdout_by)
         check_column("holdout_by", condition.column, columns, path)
         column = columns[condition.column]
         external = condition.of({condition.column: column[chosen]}, str(path))
     return Chosen(chosen, ids, groups, cuts, tuple(notes), external)
-
-
-def _persons(
-    path: Path, columns: Columns, group: str, used: Mapping[str, str], among: NDArray[np.int64]
-) -> NDArray[np.str_]:
-    if group in used:
-        raise InputError(f"group={group!r} is also the {used[group]}. Choose another column.")
-    check_column("group", group, columns, path)
-    column = columns[group][among]
-    gaps = missing(column)
-    if gaps.any():
-        raise InputError(
-            f"group {group!r} is missing in {gaps.sum()} of {len(column)} records, the first at "
-            f"row {int(np.argmax(gaps))}: it cannot be said which records stay together. Name "
-            "these persons (each its own name, if they are strangers), or remove the records."
-        )
-    return as_text(column)
-
-
-def _group_note(group: str, groups: NDArray[Any]) -> str:
-    _, counts = np.unique(groups, return_counts=True)
-    if counts.max() == 1:
-        return f"Column {group!r} names a person for each record: every person has one record."
-    return (
-        f"{len(counts)} persons by column {group!r}, {counts.min()} to {counts.max()} records "
-        "each; models train on whole persons."
-    )
 
 
 def _cut(column: NDArray[Any]) -> NDArray[np.str_]:

@@ -15,6 +15,7 @@ from lethe.data.cells import plain_column
 from lethe.data.columns import Columns, as_text, list_names, read_columns
 from lethe.data.condition import Condition, External
 from lethe.data.dataset import Dataset, Preparation, RowsInMemory, row_names
+from lethe.data.preparation import prepare_columns, prepare_label
 from lethe.data.tables import (
     CLASSES,
     COLUMNS,
@@ -112,8 +113,6 @@ def given_rows(
         codes, classes = label_rows("y", target, task, np.arange(records))
         preparation = Preparation(None, read_off)
     else:
-        from lethe.data.preparation import prepare_columns, prepare_label
-
         held = public(records, persons, None if external is None else external.rows)
         preparation = Preparation(held)
         encoded = encoded or Encoded(*prepare_columns(columns, held))

@@ -83,19 +83,16 @@ class Stage:
         except (duckdb.InvalidInputException, duckdb.ConversionException):
             if self._path.suffix.lower() != ".csv":
                 raise
-            self._read_slowly()
+            rows = csv_rows(self._path)
+            header = next(rows, [])
+            places = [header.index(name) for name in self.columns]
+            names = [f"c{at}" for at in range(len(places))]
+            listed = ", ".join(f"{name} VARCHAR" for name in names)
+            self.base.execute(f"CREATE OR REPLACE TABLE cells ({listed})")
+            for batch in csv_batches(([row[at] for at in places] for row in rows), names):
+                self.insert("cells", pa.Table.from_batches([batch]))
             self.base.execute(make.format(rows="cells"))
             self.base.execute("DROP TABLE cells")
-
-    def _read_slowly(self) -> None:
-        rows = csv_rows(self._path)
-        header = next(rows, [])
-        places = [header.index(name) for name in self.columns]
-        listed = ", ".join(f"c{at} VARCHAR" for at in range(len(places)))
-        self.base.execute(f"CREATE OR REPLACE TABLE cells ({listed})")
-        picked = ([row[place] for place in places] for row in rows)
-        for batch in csv_batches(picked, [f"c{at}" for at in range(len(places))]):
-            self.insert("cells", pa.Table.from_batches([batch]))
 
     def insert(self, table: str, rows: Any) -> None:
         """Append a table of pyarrow to one of the database, which is made if it is not there."""
@@ -178,7 +175,10 @@ def staged(
             inside = attached(base, path, table)
             schema = base.sql(f"FROM {inside} LIMIT 0").to_arrow_table().schema
         _check_columns(path, schema.names, columns)
-        types = [_type(path, schema.field(name)) for name in columns]
+        for name in columns:
+            check_arrow_type(path, name, schema.field(name).type)
+        kinds = [schema.field(name).type for name in columns]
+        types = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
         listed = ", ".join(f"{quoted(name)} AS c{at}" for at, name in enumerate(columns))
         yield Stage(base, path, columns, f"(SELECT {listed} FROM {inside})", types)
 
@@ -230,11 +230,6 @@ def _csv(path: Path, names: Sequence[str], columns: Sequence[str]) -> str:
         f"auto_detect = false, delim = ',', quote = '\"', escape = '\"', nullstr = '', "
         f"columns = {{{typed}}}, buffer_size = {_BUFFER}))"
     )
-
-
-def _type(path: Path, field: Any) -> Any:
-    check_arrow_type(path, field.name, field.type)
-    return field.type.value_type if pa.types.is_dictionary(field.type) else field.type
 
 
 def _check_columns(path: Path, names: Sequence[str], columns: Sequence[str]) -> None:

@@ -209,19 +209,6 @@ def whole_days(column: NDArray[Any], unit: str) -> NDArray[np.int64]:
     return np.asarray(np.floor_divide(column, _A_DAY[unit]), np.int64)
 
 
-def check_times(column: NDArray[Any], name: str) -> None:
-    """Refuse a column that is neither numbers, nor dates, nor text.
-
-    Raises InputError: another type, or an infinite number.
-    """
-    if column.dtype.kind == "M" or is_text(column):
-        return
-    if column.dtype.kind not in "iuf":
-        raise InputError(f"{name}: times have the type {column.dtype}. Name a column of times.")
-    if not np.isfinite(column).all():
-        raise InputError(f"{name}: a time is infinite. Leave such facts out.")
-
-
 def unit_of(middle: float, name: str) -> str:
     """The unit of times whose median is `middle`.
 
@@ -264,19 +251,6 @@ def days_of_texts(
         local = when.astimezone(UTC) if when.tzinfo is not None else when.replace(tzinfo=UTC)
         days.append(int(local.timestamp() // 86_400))
     return np.array(days, np.int64)
-
-
-def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
-    """Word the note on assumed time zones, after all dates were read.
-
-    Raises InputError: some have a time zone and others none.
-    """
-    if len(zoned) == 2:
-        raise InputError(
-            f"{name}: {zoned[True]!r} has a time zone and {zoned[False]!r} has none. Give all "
-            "times one form."
-        )
-    return ["Times without a time zone were taken as UTC."] if False in zoned else []
 
 
 def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
@@ -361,8 +335,11 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
 
     numbers = False
     for cell, column in pieces():
-        check_times(column, name)
         numbers = column.dtype.kind in "iuf"
+        if not (numbers or column.dtype.kind == "M" or is_text(column)):
+            raise InputError(f"{name}: times have the type {column.dtype}. Name a column of times.")
+        if numbers and not np.isfinite(column).all():
+            raise InputError(f"{name}: a time is infinite. Leave such facts out.")
         if numbers:
             stage.insert("numbers", pa.table({"time": cell, "number": pa.array(column)}))
     if numbers and unit == "auto":
@@ -374,7 +351,12 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
         else:
             days = whole_days(column, unit_used)
         stage.insert("days", pa.table({"cell": cell, "day": pa.array(days)}))
-    return [*notes, *said_of_zones(zoned, name)]
+    if len(zoned) == 2:
+        raise InputError(
+            f"{name}: {zoned[True]!r} has a time zone and {zoned[False]!r} has none. Give all "
+            "times one form."
+        )
+    return [*notes, *["Times without a time zone were taken as UTC."] * (False in zoned)]
 
 
 def _median(stage: Stage) -> float:
@@ -396,11 +378,18 @@ def _collected(
 ) -> Ratings:
     """Stream the sorted facts into arrays; all, or the first that comes of repeated ones."""
     facts = stage.number("SELECT count(*) FROM kept")
-    names = {option: _names(stage, options.index(option)) for option in ("person", "item")}
+
+    def meant(option: str) -> Any:
+        """Names or values in the order of their codes, as Arrow has them."""
+        table = f"meant{options.index(option)}"
+        sql = f"SELECT DISTINCT name FROM {table} WHERE there ORDER BY name"
+        return pa.chunked_array([batch.column(0) for batch in stage.batches(sql)])
+
+    names = {option: np.array(meant(option).to_pylist(), np.str_) for option in ("person", "item")}
     values = np.zeros(0)
     kinds = {}
     if "value" in options:
-        values = _values(stage, options.index("value"))
+        values = np.array(meant("value"), np.float64)
         kinds["value"] = narrow(len(values))
     origin = 0
     if "time" in options:
@@ -423,9 +412,9 @@ def _collected(
     if repeats := facts - distinct:
         how = "all are kept, as visits are" if keep == "all" else f"of each the {keep} was kept"
         notes.append(f"{repeats} facts repeat person and item; {how}.")
-    if done < facts:
-        who = _cut(who, done)
-        more = {option: _cut(array, done) for option, array in more.items()}
+    if done < facts:  # the rest of the memory is given back
+        for array in (who, *more.values()):
+            array.resize(done, refcheck=False)
     if "value" in more:
         more["value"], values = _used(more["value"], values)
     if "time" in more and (first := int(more["time"].min())):
@@ -483,12 +472,6 @@ def _stream(
     return done, distinct
 
 
-def _cut(array: Any, length: int) -> Any:
-    """Give the rest of an array back."""
-    array.resize(length, refcheck=False)
-    return array
-
-
 def _used(codes: Any, table: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
     """Codes without gaps, and the part of the table that they use."""
     there = np.zeros(len(table), bool)
@@ -497,17 +480,3 @@ def _used(codes: Any, table: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
         return codes, table
     kind = codes.dtype if codes.dtype.kind == "i" else narrow(int(there.sum()))
     return (np.cumsum(there) - 1).astype(kind)[codes], table[there]
-
-
-def _names(stage: Stage, at: int) -> NDArray[np.str_]:
-    """Names in the order of their codes."""
-    parts = [
-        batch.column(0).to_pylist()
-        for batch in stage.batches(f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name")
-    ]
-    return np.array([name for part in parts for name in part], np.str_)
-
-
-def _values(stage: Stage, at: int) -> NDArray[np.float64]:
-    sql = f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name"
-    return np.concatenate([batch.column(0).to_numpy() for batch in stage.batches(sql)])

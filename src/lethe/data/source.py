@@ -127,6 +127,9 @@ class TypedColumn:
     values: NDArray[Any]
     present: NDArray[np.bool_]  # (rows,) bool, False where the cell is missing or does not fit
 
+    def __getitem__(self, rows: NDArray[Any]) -> TypedColumn:
+        return TypedColumn(self.values[rows], self.present[rows])
+
 
 @contextlib.contextmanager
 def raw(file: File) -> Iterator[tuple[Any, str, dict[str, str]]]:

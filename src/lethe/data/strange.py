@@ -43,16 +43,18 @@ def strange_columns(path: Path) -> dict[str, str]:
             for batch in opened.iter_batches(columns=list(watched)):
                 for name in set(watched) - set(strange):
                     kind, cells = watched[name], _stored(pa, batch.column(name))
-                    if _is_string(pa, kind) or name in coded:
-                        if name in coded or not _is_utf8(pa, cells):
+                    if name in coded:
+                        strange[name] = "VARCHAR"
+                    elif _is_string(pa, kind):
+                        try:
+                            cells.validate(full=True)
+                        except pa.ArrowInvalid:  # not UTF-8
                             strange[name] = "VARCHAR"
-                        continue
-                    low, high = _moment_range(kind)
-                    limits = compute.min_max(_as_int(pa, cells)).as_py()
-                    if limits["min"] is not None and not (
-                        low <= limits["min"] and limits["max"] <= high
-                    ):
-                        strange[name] = ""
+                    else:
+                        low, high = _moment_range(kind)
+                        least, most = compute.min_max(_as_int(pa, cells)).as_py().values()
+                        if least is not None and not low <= least <= most <= high:
+                            strange[name] = ""
             if strange:  # then none of them is left to DuckDB
                 for name, kind in watched.items():
                     if _is_moment(pa, kind):
@@ -88,14 +90,6 @@ def _is_moment(pa: Any, kind: Any) -> bool:
 def _is_string(pa: Any, kind: Any) -> bool:
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(value) or pa.types.is_large_string(value))
-
-
-def _is_utf8(pa: Any, cells: Any) -> bool:
-    try:
-        cells.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _as_int(pa: Any, cells: Any) -> Any:
@@ -140,14 +134,6 @@ def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     return pa.RecordBatchReader.from_batches(fields, batches())
 
 
-def _text_or_missing(cell: bytes | None) -> str | None:
-    """Decode a cell; None if it is not UTF-8, for a substitute could merge two names."""
-    try:
-        return None if cell is None else cell.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
     if how == "VARCHAR":
         if pa.types.is_dictionary(kind):
@@ -157,7 +143,13 @@ def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
         else:
             wide = pa.types.is_large_string(cells.type) or pa.types.is_large_binary(cells.type)
             raw_bytes = cells.view(pa.large_binary() if wide else pa.binary()).to_pylist()
-        return pa.array(map(_text_or_missing, raw_bytes), pa.string())
+        texts: list[str | None] = []
+        for cell in raw_bytes:
+            try:
+                texts.append(None if cell is None else cell.decode())
+            except UnicodeDecodeError:  # missing, for a substitute could merge two names
+                texts.append(None)
+        return pa.array(texts, pa.string())
     low, high = _moment_range(kind)
     unit = getattr(kind, "unit", "day")
     numbers: list[int | None] = []

@@ -22,6 +22,7 @@ from lethe.data.columns import (
     named_column,
     read_columns,
 )
+from lethe.data.condition import Condition, without_condition
 from lethe.data.dataset import (
     IDENTICAL,
     TASKS,
@@ -138,8 +139,6 @@ def load(
         )
     check_choice("missing", missing, ("refuse", "impute"))
     task = check_choice("task", task or "classification", TASKS)
-    from lethe.data.condition import without_condition
-
     columns = read_columns(path, drop=without_condition(drop, holdout_by))
     inputs = None
     if path.suffix.lower() in _ARCHIVES:
@@ -221,16 +220,34 @@ def _arrays_of(
     inputs = _find(path, columns, _FEATURES, "features")
     label = label or _find(path, columns, _LABELS, "labels")
     id_column = id_column or ("ids" if "ids" in columns else None)
-    _check_features(path, inputs, columns[inputs])
-    from lethe.data.condition import Condition
-
+    features = columns[inputs]
+    if features.ndim < 2:
+        raise InputError(
+            f"{path}: {inputs!r} has shape {features.shape}, it must be (records, features) or "
+            "(records, height, width, ...). Use .reshape(records, -1)."
+        )
+    if features.dtype.kind not in "fb" and features.dtype != np.uint8:
+        raise InputError(
+            f"{path}: {inputs!r} has dtype {features.dtype}, it must be float, bool or uint8. "
+            "Scale it and use .astype('float32')."
+        )
     by = None if holdout_by is None else Condition.read(holdout_by).column
     options = {"label": label, "id_column": id_column, "group": person, "holdout_by": by}
     for option, column in options.items():
-        if column is not None:
-            check_column(option, column, columns, path)
-            if column != inputs or option == "label":
-                columns[column] = _one_each(path, columns, column, len(columns[inputs]))
+        if column is None:
+            continue
+        check_column(option, column, columns, path)
+        if column == inputs and option != "label":
+            continue
+        values = columns[column]
+        if values.ndim == 2 and values.shape[1] == 1:  # as Keras writes one value a record
+            values = columns[column] = values[:, 0]
+        if values.shape != (len(features),):
+            hint = " One-hot labels become classes with .argmax(axis=1)." * (values.ndim == 2)
+            raise InputError(
+                f"{path}: {column!r} has shape {values.shape}, the features have {len(features)} "
+                f"records: it must be ({len(features)},).{hint}"
+            )
     return inputs, label, id_column
 
 
@@ -248,33 +265,6 @@ def _find(path: Path, columns: Columns, names: tuple[str, ...], what: str) -> st
             f"with --drop {present[-1]!r}."
         )
     return present[0]
-
-
-def _check_features(path: Path, name: str, features: NDArray[Any]) -> None:
-    if features.ndim < 2:
-        raise InputError(
-            f"{path}: {name!r} has shape {features.shape}, it must be (records, features) or "
-            "(records, height, width, ...). Use .reshape(records, -1)."
-        )
-    if features.dtype.kind not in "fb" and features.dtype != np.uint8:
-        raise InputError(
-            f"{path}: {name!r} has dtype {features.dtype}, it must be float, bool or uint8. "
-            "Scale it and use .astype('float32')."
-        )
-
-
-def _one_each(path: Path, columns: Columns, name: str, records: int) -> NDArray[Any]:
-    """An array with one value a record; (records, 1) as Keras writes it will do."""
-    values = columns[name]
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.shape != (records,):
-        hint = " One-hot labels become classes with .argmax(axis=1)." if values.ndim == 2 else ""
-        raise InputError(
-            f"{path}: {name!r} has shape {values.shape}, the features have {records} records: "
-            f"it must be ({records},).{hint}"
-        )
-    return values
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ Assumes: no record of the audit was in the encoder's own training. Nothing is do
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -255,18 +256,17 @@ class TextEncoder:
         tokenizer.padding_side = "right"
         return tokenizer
 
+    @property
+    def cut(self) -> dict[str, Any]:
+        """Options of the tokenizer by which texts have one length."""
+        return {"padding": True, "truncation": True, "max_length": self.tokens}
+
     def tokens_of(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
         """Token numbers of all texts at one length, as transformers take them.
 
         Returns: ``input_ids`` and ``attention_mask``, int64 (texts, longest of them).
         """
-        tokens = self.tokenizer()(
-            list(texts),
-            padding=True,
-            truncation=True,
-            max_length=self.tokens,
-            return_tensors="np",
-        )
+        tokens = self.tokenizer()(list(texts), return_tensors="np", **self.cut)
         names = ("input_ids", "attention_mask")
         return {name: np.asarray(tokens[name], dtype=np.int64) for name in names}
 
@@ -295,18 +295,29 @@ def find_encoder(model: str | Path | None = None) -> TextEncoder:
         if kind == "Transformer":
             inner = folder / str(module.get("path", ""))
         elif kind == "Pooling":
-            pooling = _pooling(folder / str(module.get("path", "")))
+            asked = _json(folder / str(module.get("path", "")) / "config.json") or {}
+            chosen = [k for k, on in asked.items() if k.startswith("pooling_mode_") and on is True]
+            if len(chosen) != 1 or chosen[0] not in _POOLING:
+                raise InputError(
+                    f"the pooling {', '.join(chosen) or 'of the model folder'} is not read here; "
+                    f"it must be one of {', '.join(_POOLING)}."
+                )
+            pooling = _POOLING[chosen[0]]
         elif kind != "Normalize":
             raise InputError(
                 f"model={str(model)!r} has a layer of kind {kind!r} behind its transformer, which "
                 "is not read here. Take an encoder with pooling alone, such as all-MiniLM-L6-v2."
             )
     _check_files(folder, inner)
+    stated = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
+    positions = (_json(inner / "config.json") or {}).get("max_position_embeddings")
+    # RoBERTa counts its positions from 2.
+    most = _LONGEST if positions is None else int(positions) - 2
     return TextEncoder(
         name=wanted.resolve().name if wanted.is_dir() else str(model or PACKAGE),
         folder=inner,
         pooling=pooling,
-        tokens=_tokens(inner),
+        tokens=max(4, min(int(stated or _LONGEST), most)),
         content=_content(inner, pooling),
     )
 
@@ -363,31 +374,22 @@ def _reader(encoder: TextEncoder) -> Callable[[Sequence[str]], NDArray[np.float3
         order = np.argsort([len(text) for text in texts], kind="stable")
         for start in range(0, len(texts), _BATCH):
             rows = order[start : start + _BATCH]
-            batch = tokenizer(
-                [texts[row] for row in rows],
-                padding=True,
-                truncation=True,
-                max_length=encoder.tokens,
-                return_tensors="pt",
-            )
+            some = [texts[row] for row in rows]
+            batch = tokenizer(some, return_tensors="pt", **encoder.cut)
             with torch.inference_mode():
                 words = model(**batch).last_hidden_state.float()
-                pooled = _pool(torch, words, batch["attention_mask"], encoder.pooling)
+                there = batch["attention_mask"][:, :, None].to(words.dtype)
+                if encoder.pooling == "cls":
+                    pooled = words[:, 0]
+                elif encoder.pooling == "max":
+                    pooled = words.masked_fill(there == 0, -torch.inf).amax(dim=1)
+                else:
+                    pooled = (words * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)
                 unit = torch.nn.functional.normalize(pooled, dim=1)
             vectors[rows] = (unit * unit.shape[1] ** 0.5).numpy()
         return vectors
 
     return read
-
-
-def _pool(torch: Any, words: Any, mask: Any, how: str) -> Any:
-    """One vector a text from the vectors (texts, tokens, width) of its words."""
-    if how == "cls":
-        return words[:, 0]
-    there = mask[:, :, None].to(words.dtype)
-    if how == "max":
-        return words.masked_fill(there == 0, -torch.inf).amax(dim=1)
-    return (words * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)
 
 
 def from_folder(kind: str, folder: Path, **options: Any) -> Any:
@@ -397,19 +399,29 @@ def from_folder(kind: str, folder: Path, **options: Any) -> Any:
     """
     transformers = require("transformers", EXTRA)
     options |= {"local_files_only": True, "trust_remote_code": False}
+    with quiet(transformers) as logger:
+        logger.disable_progress_bar()
+        try:
+            loader = getattr(transformers, kind)
+            return loader.from_pretrained(str(folder), **options)
+        except (OSError, ValueError, KeyError) as error:
+            first = str(error).splitlines()[0]
+            raise InputError(
+                f"the model folder {folder.name!r} cannot be read: {first} {_WAYS}"
+            ) from error
+        finally:
+            logger.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def quiet(transformers: Any) -> Iterator[Any]:
+    """Leave out what transformers says about every model; yields its logging."""
     logger = transformers.utils.logging
     before = logger.get_verbosity()
     logger.set_verbosity_error()
-    logger.disable_progress_bar()
     try:
-        loader = getattr(transformers, kind)
-        return loader.from_pretrained(str(folder), **options)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"the model folder {folder.name!r} cannot be read: {str(error).splitlines()[0]} {_WAYS}"
-        ) from error
+        yield logger
     finally:
-        logger.enable_progress_bar()
         logger.set_verbosity(before)
 
 
@@ -437,26 +449,6 @@ def _check_files(folder: Path, inner: Path) -> None:
                 else _WAYS
             )
             raise InputError(f"the model folder {folder.name!r} has no {names[0]}. {why}")
-
-
-def _tokens(inner: Path) -> int:
-    """Return the most tokens of a text: the folder's limit or 256, within its positions."""
-    stated = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
-    positions = (_json(inner / "config.json") or {}).get("max_position_embeddings")
-    # RoBERTa counts its positions from 2.
-    most = _LONGEST if positions is None else int(positions) - 2
-    return max(4, min(int(stated or _LONGEST), most))
-
-
-def _pooling(folder: Path) -> str:
-    asked = _json(folder / "config.json") or {}
-    chosen = [key for key, on in asked.items() if key.startswith("pooling_mode_") and on is True]
-    if len(chosen) != 1 or chosen[0] not in _POOLING:
-        raise InputError(
-            f"the pooling {', '.join(chosen) or 'of the model folder'} is not read here; it must "
-            f"be one of {', '.join(_POOLING)}."
-        )
-    return _POOLING[chosen[0]]
 
 
 def _json(path: Path) -> Any:

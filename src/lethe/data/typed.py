@@ -108,7 +108,16 @@ def _cell(kind: str, cell: Any) -> Value | None:
         cell = cell.strip(" ")
         if kind == "bool":
             return _BOOL.get(cell.lower())
-        return _read_number(kind, cell) if kind in ("whole", "number") else moment_of(kind, cell)
+        if kind == "whole":
+            digits = _WHOLE.fullmatch(cell)
+            return None if digits is None else _cell(kind, int(digits[1]))
+        if kind != "number":
+            return moment_of(kind, cell)
+        try:
+            number = float(cell) if cell.isascii() else math.nan
+        except ValueError:
+            return None
+        return None if math.isnan(number) else number + 0.0
     if kind in ("date", "time") or not isinstance(cell, int | float | Decimal):
         return None
     try:
@@ -120,17 +129,6 @@ def _cell(kind: str, cell: Any) -> Value | None:
     if whole is None or whole != cell:
         return None
     return whole if kind == "whole" else {0: False, 1: True}.get(whole)
-
-
-def _read_number(kind: str, cell: str) -> Value | None:
-    if kind == "whole":
-        digits = _WHOLE.fullmatch(cell)
-        return None if digits is None else _cell(kind, int(digits[1]))
-    try:
-        number = float(cell) if cell.isascii() else math.nan
-    except ValueError:
-        return None
-    return None if math.isnan(number) else number + 0.0
 
 
 def _text(cell: Any) -> str | None:

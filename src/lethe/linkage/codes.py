@@ -175,6 +175,14 @@ def whole_codes(column: ArrayLike) -> Codes:
     return codes if narrow else codes.astype(np.int64, copy=False)
 
 
+def as_numbers(column: NDArray[Any]) -> Float:
+    """Numbers as float64; dates and times as seconds since 1970, NaN where they are missing."""
+    if column.dtype.kind != "M":
+        return column.astype(np.float64)
+    seconds = column.astype("datetime64[s]")
+    return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64).astype(np.float64))
+
+
 def counted(value: float, rows: int, confidence: float = 0.95) -> Estimate:
     """A share of the rows at hand: nothing is sampled, so the limits are the value itself."""
     return Estimate(value, value, value, confidence, "counted exactly, in all released rows", rows)

@@ -96,8 +96,11 @@ def table_checks(
     if repeated and person is None:
         text = f"{repeated}: each row is counted as another person."
         yield InputCheck("persons", "asks", text, way_out)
-    marked = sum(_marked(columns[name]) for name in quasi if is_text(columns[name]))
-    if number := int(np.sum(np.asarray(marked) > 1)):
+    marked: Any = 0
+    for read in (encode(columns[name]) for name in quasi if is_text(columns[name])):
+        odd = [_MARK.fullmatch(cell.strip()) is not None for cell in read.values.tolist()]
+        marked = marked + np.array(odd, dtype=np.int64)[read.codes]
+    if number := int(np.sum(marked > 1)):
         text = f"{number:,} rows have a mark such as * in several quasi-identifiers: it counts as "
         text += "a value that people share."
         out = "Leave suppressed rows out of the file to see the risk of the others."
@@ -178,9 +181,3 @@ def _repeated_rows(columns: Mapping[str, Column]) -> str:
     if different < _FEWEST or not (alone or np.gcd.reduce(number) > 1):
         return ""
     return f"{different:,} different rows in {rows:,}"
-
-
-def _marked(column: NDArray[Any]) -> NDArray[np.int64]:
-    read = encode(column)
-    odd = [_MARK.fullmatch(cell.strip()) is not None for cell in read.values.tolist()]
-    return np.array(odd, dtype=np.int64)[read.codes]

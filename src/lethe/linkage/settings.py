@@ -11,9 +11,6 @@ from lethe.data.schema import Schema
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
 
-DISTANCES = ("equal", "ordered")
-"""Of t-closeness."""
-
 
 @dataclass(frozen=True)
 class CommonSettings:
@@ -144,7 +141,7 @@ class TableSettings(CommonSettings):
         object.__setattr__(self, "ks", tuple(sorted(set(self.ks))))
         check_between("suppress", self.suppress, 0, 1, open_high=True)
         check_at_least("most", self.most, 1)
-        check_choice("distance", self.distance, DISTANCES)
+        check_choice("distance", self.distance, ("equal", "ordered"))
         for j in self.ruled_out:
             check_at_least("ruled_out", j, 0)
         object.__setattr__(self, "ruled_out", tuple(sorted({0, *self.ruled_out})))

@@ -11,7 +11,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -25,8 +25,9 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson, clustered_share
 from lethe.evidence.twoway import Spread, symmetric_estimate
-from lethe.linkage.codes import Float, Int, count
+from lethe.linkage.codes import Float, Int, as_numbers, count
 from lethe.linkage.settings import CommonSettings
+from lethe.training.environment import one_thread
 from lethe.training.models import load_callable
 from lethe.training.users_code import seeded, users_code
 
@@ -189,22 +190,7 @@ def predict_rows(
     train, test = (np.column_stack([pair[side] for pair in pairs]) for side in (0, 1))
     if not len(train):
         raise NotMeasurable("no row is released to train on.")
-    from threadpoolctl import threadpool_limits
-
-    # One thread: on busy or few cores the trees' threads wait for each other most of the time.
-    with threadpool_limits(1, "openmp"):
-        return _scored(train, test, released[column], truth, categories, classes, seed)
-
-
-def _scored(
-    train: Float,
-    test: Float,
-    labels: NDArray[Any],
-    truth: NDArray[Any],
-    categories: NDArray[np.bool_],
-    classes: bool,
-    seed: int,
-) -> Float:
+    labels = released[column]
     if classes:
         names = as_text(labels)
         guess = names[:1]
@@ -229,12 +215,7 @@ def _scored(
 def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Float, bool]:
     """A column as numbers on both sides, and whether they are names of categories."""
     if not is_text(released) and not is_text(written):
-        if released.dtype.kind == "M":
-            released, written = (
-                np.where(np.isnat(one), np.nan, one.astype("datetime64[s]").astype(np.float64))
-                for one in (released, written)
-            )
-        return released.astype(np.float64), written.astype(np.float64), False
+        return as_numbers(released), as_numbers(written), False
     names, count = np.unique(as_text(released), return_counts=True)
     kept = names[np.argsort(-count, kind="stable")][:_NAMES]
     code = {name: float(index) for index, name in enumerate(kept.tolist())}
@@ -256,7 +237,9 @@ def _predicted(
     model = trees(
         max_iter=50, early_stopping=False, categorical_features=categories, random_state=seed
     )
-    return np.asarray(model.fit(train, target).predict(test))
+    # One thread: on busy or few cores the trees' threads wait for each other most of the time.
+    with one_thread():
+        return np.asarray(model.fit(train, target).predict(test))
 
 
 Use = Callable[[Columns, Columns, Columns], Utility]
@@ -285,11 +268,7 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
         return None
     named_model = settings.utility_model
     model = load_callable(named_model) if isinstance(named_model, str) else named_model
-
-    def judged(released: Columns, held_out: Columns, written: Columns) -> Utility:
-        return _ask(model, released, held_out, written, settings)
-
-    return judged
+    return partial(_ask, model, settings)
 
 
 def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:
@@ -310,10 +289,10 @@ def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:
 
 def _ask(
     model: Callable[..., Any],
+    settings: CommonSettings,
     released: Columns,
     held_out: Columns,
     written: Columns,
-    settings: CommonSettings,
 ) -> Utility:
     rows, name = len(next(iter(held_out.values()))), settings.model_name
     parameters = inspect.signature(model).parameters
@@ -378,15 +357,19 @@ def count_overlap(
     >>> count_overlap([column], [column[:3]], [np.arange(2)])  # a row is missing
     0.75
     """
-    shares = [
-        _overlap(
-            [original[at] for at in table],
-            [released[at] for at in table],
-            [groups[at] for at in table],
-            scale,
-        )
-        for table in (tables or pairs_of_columns(len(original)))
-    ]
+    shares = []
+    for table in tables or pairs_of_columns(len(original)):
+        mine, theirs, own = ([side[at] for at in table] for side in (original, released, groups))
+        wide, most = [len(group) for group in own], [int(group.max()) + 1 for group in own]
+        cells, held = _cells(mine, wide)
+        inside = np.logical_and.reduce([column >= 0 for column in theirs])
+        keys, of_group = _cells([column[inside] for column in theirs], most)
+        asked, share = _recoded(cells, wide, own)
+        expected = np.zeros(len(cells))
+        if len(keys):
+            place = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+            expected = np.where(keys[place] == asked, of_group[place], 0) * share * scale
+        shares.append(float(np.minimum(held, expected).sum() / int(held.sum())))
     return float(np.mean(shares))
 
 
@@ -446,25 +429,6 @@ def _recoded(
     for group, level in zip(groups, levels, strict=True):
         share /= np.bincount(group)[group[level]]
     return asked, share
-
-
-def _overlap(
-    original: Sequence[Codes],
-    released: Sequence[Codes],
-    groups: Sequence[Codes],
-    scale: float,
-) -> float:
-    wide = [len(group) for group in groups]
-    cells, held = _cells(original, wide)
-    inside = np.logical_and.reduce([column >= 0 for column in released])
-    most = [int(group.max()) + 1 for group in groups]
-    keys, of_group = _cells([column[inside] for column in released], most)
-    asked, share = _recoded(cells, wide, groups)
-    expected = np.zeros(len(cells))
-    if len(keys):
-        at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-        expected = np.where(keys[at] == asked, of_group[at], 0) * share * scale
-    return float(np.minimum(held, expected).sum() / int(held.sum()))
 
 
 def _cells(
@@ -540,8 +504,12 @@ def error_of(right: Answer, answer: Answer) -> float:
     wrong: list[float] = []
     for key in right.keys() | answer.keys():
         mine, theirs = right.get(key, []), answer.get(key, [])
-        pairs = zip(mine, theirs, strict=False)
-        wrong += [_apart(one, other) for one, other in pairs]
+        for one, other in zip(mine, theirs, strict=False):
+            if math.isfinite(one) and math.isfinite(other):
+                largest = max(abs(one), abs(other))
+                wrong.append(min(abs(one - other) / largest, 1.0) if largest else 0.0)
+            else:
+                wrong.append(0.0 if math.isnan(one) and math.isnan(other) else 1.0)
         wrong += [1.0] * abs(len(mine) - len(theirs))
     return float(np.mean(wrong)) if wrong else 1.0
 
@@ -561,10 +529,3 @@ def answer_overlap(
 def _is_number(cell: Any) -> bool:
     # DuckDB sums whole numbers as int, and gives decimals a type of their own.
     return hasattr(cell, "__float__") and not isinstance(cell, bool)
-
-
-def _apart(first: float, other: float) -> float:
-    if not (math.isfinite(first) and math.isfinite(other)):
-        return 0.0 if math.isnan(first) and math.isnan(other) else 1.0
-    largest = max(abs(first), abs(other))
-    return min(abs(first - other) / largest, 1.0) if largest else 0.0

@@ -18,6 +18,7 @@ from lethe.files import write_whole
 from lethe.training.batches import Stops
 from lethe.training.design import membership, model_seed
 from lethe.training.fingerprint import digest, hash_array, hash_json, versions
+from lethe.training.outputs import check_splits, outputs_of
 from lethe.training.recipe import Layout, Recipe, SklearnRecipe, TorchRecipe, Treatment, Work
 from lethe.training.signals import (
     merit_of_signal,
@@ -62,8 +63,6 @@ class Spec:
 
     def __post_init__(self) -> None:
         if isinstance(self.recipe, SklearnRecipe):
-            from lethe.training.outputs import check_splits
-
             check_splits(self.recipe.estimator, self.groups)
         if self.recipe.task != self.task:
             way_out = {
@@ -331,8 +330,6 @@ def train_chunk(job: ChunkJob) -> int:
 
     Raises InputError: a model gave NaN; the message names model and record.
     """
-    from lethe.training.outputs import outputs_of
-
     if job.finished() is not None:
         return 0
     spec = job.spec

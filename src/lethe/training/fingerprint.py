@@ -280,8 +280,11 @@ class _Walk:
             yield from self.file(file, str(function.__globals__.get("__package__") or ""))
         else:
             yield from self.imported(imports_of_code(function.__code__))
-        names = {name for part in nested(function.__code__) for name in part.co_names}
-        for name in global_names(function.__code__):
+        parts = list(nested(function.__code__))
+        names = {name for part in parts for name in part.co_names}
+        steps = [step for part in parts for step in dis.get_instructions(part)]
+        looked_up = {str(s.argval) for s in steps if s.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+        for name in sorted(looked_up):
             if name not in function.__globals__ or name.startswith("__"):
                 continue
             yield name
@@ -444,18 +447,6 @@ def nested(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from nested(constant)
-
-
-def global_names(code: CodeType) -> list[str]:
-    """Global names that a code object looks up when it runs, inner functions included."""
-    return sorted(
-        {
-            str(step.argval)
-            for part in nested(code)
-            for step in dis.get_instructions(part)
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-        }
-    )
 
 
 def imports_of_code(code: CodeType) -> set[str]:

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from lethe.data.text import from_folder
 from lethe.errors import InputError, require
+from lethe.training.models import load_callable
+from lethe.training.recipe import TorchRecipe
 from lethe.training.users_code import users_code
 
 _PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".ckpt", ".sav")
@@ -250,11 +253,7 @@ def _column(records: Any, name: str, kind: str) -> NDArray[Any]:
 
 
 def _module(path: Path, recipe: str) -> Any:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
-
-    from lethe.training.models import load_callable
-    from lethe.training.recipe import TorchRecipe
 
     make = load_callable(recipe)
     with users_code(recipe):

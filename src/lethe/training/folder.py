@@ -58,11 +58,15 @@ class RunFolder:
     def _read_own(self) -> dict[str, Any] | None:
         """The manifest if there is one, after checking that it and the folder are of this audit."""
         known = self.read_manifest(self.path)
-        if known is None and self.path.is_dir() and any(map(_is_foreign, self.path.iterdir())):
-            raise InputError(
-                f"{self.path} holds files but no manifest.json, so it is no run folder; "
-                "choose another --out."
-            )
+        if known is None and self.path.is_dir():
+            # A first run that was killed leaves these, and files whose writing was not finished.
+            left = (".lock", "audit.toml", "context.toml")
+            names = {entry.name for entry in self.path.iterdir()} - set(left)
+            if any(not (name.startswith(".") and name.endswith(".part")) for name in names):
+                raise InputError(
+                    f"{self.path} holds files but no manifest.json, so it is no run folder; "
+                    "choose another --out."
+                )
         if known is not None and known.get("audit") != self.audit:
             raise InputError(
                 f"{self.path} holds another audit ({str(known.get('audit'))[:8]}, this one is "
@@ -170,12 +174,6 @@ def lock_folder(path: Path, way_out: str) -> int:
             f"another process is at work in {path}; wait for it or {way_out}."
         ) from None
     return lock
-
-
-def _is_foreign(path: Path) -> bool:
-    """Whether a file in a folder without a manifest is none that a killed first run leaves."""
-    left = path.name.startswith(".") and path.name.endswith(".part")
-    return not left and path.name not in (".lock", "audit.toml", "context.toml")
 
 
 def machine() -> dict[str, Any]:

@@ -35,7 +35,6 @@ from lethe.training.networks.parameters import (
     Network,
     Noise,
     Optimizer,
-    Parameters,
     all_outputs,
     loss_slope,
     mean_loss,
@@ -72,10 +71,10 @@ class Mixing:
         """Draw for an epoch."""
         if self.on:
             drawn = [mixer.epoch(width) for mixer in self._mixers]
-            partner = np.stack([partners for partners, _ in drawn], axis=1)
-            shares = np.stack([share for _, share in drawn], axis=1)
-            self._partner = torch.from_numpy(partner).to(self._device)
-            self._own = torch.from_numpy(shares).to(self._device)
+            self._partner, self._own = (
+                torch.from_numpy(np.stack(part, axis=1)).to(self._device)
+                for part in zip(*drawn, strict=True)
+            )
 
     def mixed(self, x: Tensor, step: int) -> Tensor:
         """The mixed inputs (K, B, ...) of a step."""
@@ -308,7 +307,15 @@ class _Stack:
         streams = [torch.Generator(device).manual_seed(dropout_seed(seed)) for seed in seeds]
         network = make_network(recipe, layout, seeds, streams)
         parameters = network.parameters
-        optimizer = self._optimizer(parameters)
+        decay = self.treatment.weight_decay
+        optimizer = Optimizer(
+            recipe.optimizer,
+            parameters.flat,
+            parameters.grad,
+            recipe.momentum,
+            recipe.nesterov,
+            recipe.weight_decay if decay is None else decay,
+        )
         noise = Noise(parameters, self.treatment.noise, seeds)
         augment = [augment_stream(seed) for seed in seeds] if recipe.augment else []
         watch = _Watch(self, network) if recipe.patience is not None else None
@@ -323,7 +330,14 @@ class _Stack:
         gathered = torch.empty(len(seeds) * width, *self.records.inputs.shape[1:], device=device)
         with torch.no_grad(), quiet_numpy():
             for epoch in range(1, course.epochs + 1):
-                order, shares, truth = self._dealt(shufflers, width)
+                # (steps, K, width) rows of an epoch, their weights and targets lie together.
+                dealt = [shuffler.epoch(width) for shuffler in shufflers]
+                order, shares = (
+                    torch.from_numpy(np.stack(part, axis=1)).to(device)
+                    for part in zip(*dealt, strict=True)
+                )
+                shares *= self._weights[order]
+                truth = self.records.truth[order]
                 mixing.draw(width)
                 drawn = self._drawn(augment, width)
                 for step in range(course.steps):
@@ -356,25 +370,6 @@ class _Stack:
                     _hand_over(stops, place, answers)
             return answers
 
-    def _optimizer(self, parameters: Parameters) -> Optimizer:
-        recipe, decay = self.recipe, self.treatment.weight_decay
-        return Optimizer(
-            recipe.optimizer,
-            parameters.flat,
-            parameters.grad,
-            recipe.momentum,
-            recipe.nesterov,
-            recipe.weight_decay if decay is None else decay,
-        )
-
-    def _dealt(self, shufflers: Sequence[Shuffler], width: int) -> tuple[Tensor, Tensor, Tensor]:
-        """(steps, K, width) rows of an epoch, their weights and targets: a step's lie together."""
-        dealt = [shuffler.epoch(width) for shuffler in shufflers]
-        order = torch.from_numpy(np.stack([rows for rows, _ in dealt], axis=1)).to(self.device)
-        shares = torch.from_numpy(np.stack([s for _, s in dealt], axis=1)).to(self.device)
-        shares *= self._weights[order]
-        return order, shares, self.records.truth[order]
-
     def _drawn(self, streams: Sequence[np.random.Generator], width: int) -> Tensor | None:
         """(steps, K, width, 5) choices of the augmentation; None without one."""
         augment = self.recipe.augment
@@ -394,8 +389,7 @@ class _Stack:
         return out.view(*at.shape, *inputs.shape[1:])
 
     def _predict(self, network: Network) -> NDArray[np.float32]:
-        out: NDArray[np.float32] = self.records.answers(network, self.recipe.loss).cpu().numpy()
-        return out
+        return np.asarray(self.records.answers(network, self.recipe.loss).cpu().numpy())
 
 
 def _hand_over(stops: Stops, place: int, answers: NDArray[np.float32]) -> None:

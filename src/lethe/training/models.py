@@ -85,20 +85,19 @@ def _named(reference: str) -> Any:
     place, _, name = reference.rpartition(":")
     if not place or not name:
         raise InputError(f"recipe {reference!r} must be file.py:name or package.module:name.")
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    if place.endswith(".py"):
+        module = _load_file(Path(place))
+    else:
+        try:
+            module = importlib.import_module(place)
+        except (Exception, SystemExit) as error:
+            raise InputError(
+                f"module {place!r} cannot be imported: {type(error).__name__}: {error}."
+            ) from error
     if not hasattr(module, name):
         public = [key for key, value in vars(module).items() if callable(value)]
         raise InputError(f"{place} has no {name!r}.{did_you_mean(name, public)}")
     return getattr(module, name)
-
-
-def _load_module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            f"module {name!r} cannot be imported: {type(error).__name__}: {error}."
-        ) from error
 
 
 class _Fresh(SourceFileLoader):

@@ -178,7 +178,13 @@ def fit_rows(
             known, targets = np.unique(targets, return_inverse=True)  # it takes no gaps
         elif recipe.labels is not None and not is_from(last, "skorch"):  # one output a class
             class_labels, targets = recipe.labels, recipe.labels[targets]
-    records, targets = _safe_indexing(inputs, rows), targets_of(estimator, targets)
+    if is_from(last, "skorch"):  # torch's losses want float32 of their shape
+        names = {kind.__name__ for kind in type(last).__mro__}
+        number = "NeuralNetRegressor" in names
+        floats = number or "NeuralNetBinaryClassifier" in names
+        targets = targets.astype(np.float32 if floats else np.int64)
+        targets = targets[:, None] if number else targets
+    records = _safe_indexing(inputs, rows)
     for name, split in _group_splits(estimator).items():
         # Written out, for most estimators with a `cv` hand no groups on; see `check_splits`.
         parts = split.split(records, targets, None if people is None else people[rows])
@@ -274,16 +280,6 @@ def prepared(estimator: Any, seed: int) -> Any:
     return copy.set_params(**chosen)
 
 
-def targets_of(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
-    """Targets as the estimator's kind takes them: torch's losses want float32 of their shape."""
-    if not is_from(last_step(estimator), "skorch"):
-        return targets
-    names = {kind.__name__ for kind in type(last_step(estimator)).__mro__}
-    if "NeuralNetRegressor" in names:
-        return targets.astype(np.float32)[:, None]
-    return targets.astype(np.float32 if "NeuralNetBinaryClassifier" in names else np.int64)
-
-
 def one_column(predict: Callable[[Any], Any], inputs: Any, name: str) -> NDArray[np.floating]:
     """(N, 1) numbers that a function predicts; `name` is for the message."""
     column = np.asarray(predict(inputs))
@@ -305,7 +301,16 @@ def probabilities_of(
     if hasattr(estimator, "predict_proba"):
         answers, how = np.asarray(estimator.predict_proba(inputs)), "predict_proba"
     else:
-        answers, how = _from_margin(estimator, inputs), "decision_function"
+        how, margin = "decision_function", np.asarray(estimator.decision_function(inputs), float)
+        if margin.ndim == 1:
+            margin = np.stack([np.zeros_like(margin), margin], axis=1)
+        elif getattr(last_step(estimator), "decision_function_shape", "ovr") == "ovo":
+            raise InputError(
+                f"decision_function of {type(estimator).__name__} returned {margin.shape[1]} "
+                "columns, one for each pair of classes; use one a class "
+                "(decision_function_shape='ovr')."
+            )
+        answers = np.asarray(softmax(margin, axis=1))
     if answers.shape != (len(inputs), len(columns)):
         raise InputError(
             f"{how} of {type(estimator).__name__} returned {answers.shape[-1]} columns for "
@@ -351,18 +356,6 @@ def joint_probabilities(estimator: Any, inputs: Any, labels: NDArray[Any]) -> ND
         columns = [place.get(str(label), -1) for label in wanted.tolist()]
         total += np.log(np.maximum(shares[:, columns], np.finfo(np.float64).tiny))
     return np.asarray(softmax(total, axis=1))
-
-
-def _from_margin(estimator: Any, inputs: Any) -> NDArray[np.floating]:
-    margin = np.asarray(estimator.decision_function(inputs), dtype=np.float64)
-    if margin.ndim == 1:
-        margin = np.stack([np.zeros_like(margin), margin], axis=1)
-    elif getattr(last_step(estimator), "decision_function_shape", "ovr") == "ovo":
-        raise InputError(
-            f"decision_function of {type(estimator).__name__} returned {margin.shape[1]} columns, "
-            "one for each pair of classes; use one a class (decision_function_shape='ovr')."
-        )
-    return np.asarray(softmax(margin, axis=1))
 
 
 def train_callable(

@@ -349,7 +349,7 @@ class SklearnRecipe:
     sample_weight: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        from sklearn.base import is_outlier_detector, is_regressor
+        from sklearn.base import is_outlier_detector
 
         kind = type(self.estimator).__name__
         if isinstance(self.estimator, type):
@@ -373,7 +373,7 @@ class SklearnRecipe:
                 f"sample_weight: {type(last_step(self.estimator)).__name__}.fit takes none. Leave "
                 "it out, or take an estimator that does."
             )
-        if _tagged(is_regressor, self.estimator):
+        if self.task == "regression":
             return
         if not self._scores() or _tagged(is_outlier_detector, self.estimator):
             raise InputError(
@@ -406,7 +406,11 @@ class SklearnRecipe:
 
     def describe(self) -> Mapping[str, Any]:
         """Plain values for findings, without code."""
-        settings = {key: _in_words(value) for key, value in self.estimator.get_params().items()}
+        # Words that are the same in every process and wherever a file lies.
+        settings = {
+            key: re.sub(r" at 0x[0-9a-fA-F]+|\blethe_recipe_[0-9a-f]{12}\.", "", repr(value))
+            for key, value in self.estimator.get_params().items()
+        }
         return {"kind": "scikit-learn", "estimator": type(self.estimator).__name__, **settings}
 
     def by_names(self) -> bool:
@@ -479,11 +483,6 @@ def _tagged(check: Callable[[Any], bool], estimator: Any) -> bool:
         return bool(check(estimator))
     except AttributeError:
         return False
-
-
-def _in_words(value: Any) -> str:
-    """A setting in words that are the same in every process and wherever its file lies."""
-    return re.sub(r" at 0x[0-9a-fA-F]+|\blethe_recipe_[0-9a-f]{12}\.", "", repr(value))
 
 
 DEFAULT_WIDTH = 16

@@ -361,10 +361,9 @@ def _check_members(
         yes, no = members == 1, members == 0
     odd = ~(yes | no)
     if odd.any():
-        k, n = np.argwhere(odd)[0]
         raise InputError(
             f"{path}: {odd.sum()} members are neither 0 nor 1, the first is "
-            f"{str(members[k, n])!r} (model {str(names[k])!r}, record {str(ids[n])!r}). "
+            f"{str(members[odd][0])!r} ({_where(odd, names, ids)}). "
             "Write 1 where the model was trained on the record and 0 where not."
         )
     return np.asarray(yes, dtype=np.bool_)

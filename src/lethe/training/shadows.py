@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, RunFailed
 from lethe.training.chunks import ChunkJob, shard_path
 from lethe.training.design import partners
+from lethe.training.scores_file import ScoreTable, read_scores
 from lethe.training.signals import codes_of_copies, merit_of_signal, target_sd
-
-if TYPE_CHECKING:
-    from lethe.training.scores_file import ScoreTable
 
 _OF_MODELS = (
     *("signals", "members", "correct", "queries"),
@@ -278,8 +276,6 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
     Returns: The references, and the targets; None where every model is to be the target in turn.
     Raises InputError: as `read_scores`.
     """
-    from lethe.training.scores_file import read_scores
-
     return models_of(read_scores(Path(path), signal), signal)
 
 
@@ -292,6 +288,21 @@ def models_of(table: ScoreTable, signal: str = "logit") -> tuple[Shadows, Shadow
     def side(column: NDArray[Any] | None, which: NDArray[np.bool_]) -> NDArray[Any] | None:
         return None if column is None else column[which]
 
+    notes = list(table.notes)
+    if len(table.members) == 1:
+        notes.append(ONE_MODEL)
+    if outside.any():
+        notes.append(
+            f"{int(outside.sum())} records are OUT of every model; they stand for people outside "
+            "and are not attacked."
+        )
+    if table.targets is not None:
+        chosen, everyone = int(table.targets.sum()), len(table.targets)
+        what = "is the target" if chosen == 1 else "are targets"
+        notes.append(
+            f"{chosen} of the {everyone} models {what}; the other {everyone - chosen} are "
+            "references."
+        )
     whole = Shadows(
         table.signals[:, ~outside],
         table.members[:, ~outside],
@@ -300,7 +311,7 @@ def models_of(table: ScoreTable, signal: str = "logit") -> tuple[Shadows, Shadow
         side(table.groups, ~outside),
         population=table.signals[:, outside],
         population_labels=side(table.labels, outside),
-        notes=_notes(table, int(outside.sum())),
+        notes=tuple(notes),
         task="regression" if signal == "squared-error" else None,
         population_groups=side(table.groups, outside),
         in_sd=False,
@@ -316,22 +327,3 @@ ONE_MODEL = (
     "settle nothing. Members and others must be drawn from the same people at random: whatever "
     "else tells them apart is counted as a leak."
 )
-
-
-def _notes(table: ScoreTable, outside: int) -> tuple[str, ...]:
-    notes = list(table.notes)
-    if len(table.members) == 1:
-        notes.append(ONE_MODEL)
-    if outside:
-        notes.append(
-            f"{outside} records are OUT of every model; they stand for people outside and are not "
-            "attacked."
-        )
-    if table.targets is not None:
-        chosen, everyone = int(table.targets.sum()), len(table.targets)
-        what = "is the target" if chosen == 1 else "are targets"
-        notes.append(
-            f"{chosen} of the {everyone} models {what}; the other {everyone - chosen} are "
-            "references."
-        )
-    return tuple(notes)

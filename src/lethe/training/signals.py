@@ -50,8 +50,7 @@ def signal_from_logits(
         phi = true - np.where(finite, peak + spread, peak)
     _refuse_nan(np.isnan(phi), "logits", "are infinite on both sides")
     limit = float(np.finfo(np.float32).max)
-    signal: NDArray[np.float32] = np.clip(phi, -limit, limit).astype(np.float32)
-    return signal
+    return np.asarray(np.clip(phi, -limit, limit), np.float32)
 
 
 def signal_from_probabilities(
@@ -75,8 +74,7 @@ def signal_from_probabilities(
     others = wide.copy()
     others[rows, labels] = 0.0
     ratio = np.log(np.maximum(true, _TINY)) - np.log(np.maximum(others.sum(axis=1), _TINY))
-    signal: NDArray[np.float32] = ratio.astype(np.float32)
-    return signal
+    return np.asarray(ratio, np.float32)
 
 
 def check_distributions(probabilities: NDArray[np.floating]) -> None:
@@ -146,8 +144,7 @@ def signal_from_predictions(
     _refuse_nan(~np.isfinite(wide), "predictions", "are NaN or infinite")
     with np.errstate(over="ignore"):
         phi = -np.abs(wide - targets) / sd
-    signal: NDArray[np.float32] = np.maximum(phi, -_LARGEST_ERROR).astype(np.float32)
-    return signal
+    return np.asarray(np.maximum(phi, -_LARGEST_ERROR), np.float32)
 
 
 def merit_of_signal(signal: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -155,8 +152,7 @@ def merit_of_signal(signal: NDArray[np.float32]) -> NDArray[np.float32]:
 
     At most 1; its mean over held-out records is R².
     """
-    merit: NDArray[np.float32] = 1 - signal * signal
-    return merit
+    return np.asarray(1 - signal * signal)
 
 
 def _check(outputs: NDArray[np.float64], labels: NDArray[np.integer], what: str) -> None:

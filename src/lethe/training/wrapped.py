@@ -83,7 +83,9 @@ def wrapped(make: Callable[[], Any], records: NDArray[Any], classes: int) -> Cal
         return around  # its answer is of another kind
     single = answer.ndim == 1 or answer.shape[-1] == 1
     seen = [part for part in (answer, far) if part is not None]
-    if classes and all(_is_probability(part, single) for part in seen):
+    totals = [torch.ones(1) if single else part.sum(dim=-1) for part in seen]
+    sums_to_1 = all(torch.allclose(t, torch.ones_like(t), atol=1e-4) for t in totals)
+    if classes and sums_to_1 and all(((part >= 0) & (part <= 1)).all() for part in seen):
         raise InputError(
             "the module answers with probabilities, and the loss is that of logits: leave out its "
             f"last {'Sigmoid' if single else 'Softmax'}."
@@ -97,9 +99,3 @@ def wrapped(make: Callable[[], Any], records: NDArray[Any], classes: int) -> Cal
             f"it must give one logit a class, such as nn.Linear(..., {classes})."
         )
     return around
-
-
-def _is_probability(answer: Tensor, single: bool) -> bool:
-    total = torch.ones(1) if single else answer.sum(dim=-1)
-    inside = bool(((answer >= 0) & (answer <= 1)).all())
-    return inside and torch.allclose(total, torch.ones_like(total), atol=1e-4)

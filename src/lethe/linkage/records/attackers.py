@@ -146,8 +146,15 @@ def _one(
     wrong, total = adversary.wrong_facts, adversary.total
     known = rng.permutation(held[~top[items]])[: total - wrong]
     item = person.item[known]
-    value = _near_values(facts, person, known, adversary, rng)
-    time = _near_times(person, known, adversary, rng)
+    value, time = np.full((2, len(known)), np.nan)
+    if adversary.value_error is not None and person.value is not None:
+        stated = person.value[known]
+        low = np.searchsorted(facts.values, stated - adversary.value_error, side="left")
+        high = np.searchsorted(facts.values, stated + adversary.value_error, side="right")
+        value = facts.values[rng.integers(low, high)]
+    if adversary.time_error is not None and person.time is not None:
+        error = adversary.time_error
+        time = person.time[known] + rng.integers(-error, error + 1, len(known))
     if wrong:
         others = _others(facts, items, wrong, rng)
         none = np.full(wrong, np.nan)
@@ -169,24 +176,6 @@ def _others(facts: Index, items: Int, count: int, rng: np.random.Generator) -> I
     rank = rng.integers(0, free, count)
     item = np.searchsorted(ends, rank, side="right")
     return np.asarray(facts.start[item + 1] - (ends[item] - rank), dtype=np.int64)
-
-
-def _near_values(
-    facts: Index, known: Known, at: Int, adversary: Adversary, rng: np.random.Generator
-) -> Float:
-    if adversary.value_error is None or known.value is None:
-        return np.full(len(at), np.nan)
-    stated = known.value[at]
-    low = np.searchsorted(facts.values, stated - adversary.value_error, side="left")
-    high = np.searchsorted(facts.values, stated + adversary.value_error, side="right")
-    return facts.values[rng.integers(low, high)]
-
-
-def _near_times(known: Known, at: Int, adversary: Adversary, rng: np.random.Generator) -> Float:
-    if adversary.time_error is None or known.time is None:
-        return np.full(len(at), np.nan)
-    error = adversary.time_error
-    return np.asarray(known.time[at] + rng.integers(-error, error + 1, len(at)), dtype=np.float64)
 
 
 Board = Scoreboard | Sampling

@@ -134,23 +134,16 @@ def link_auxiliary(
         _answers(naming.record, pairs, sure),
     )
     known = None
-    if known_pairs is not None:
-        known = _of_pairs(aim, known_pairs, inside, aux.name, facts)
+    if known_pairs is not None:  # people whose record in the release is known
+        known = replace(
+            aim,
+            name=f"{len(inside)} known pairs with {aux.name}",
+            targets=known_pairs[inside],
+            sampling=replace(aim.sampling, closed=closed_world(len(inside), facts.people)),
+            known=aim.known.of(inside),
+            few=None if aim.few is None else aim.few.of(inside),
+        )
     return Auxiliary(rows, aux.people[chosen], pairs, links, phi, naming, known)
-
-
-def _of_pairs(
-    aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str, facts: Index
-) -> Aim:
-    """Restrict the adversary to people whose record in the release is known."""
-    return replace(
-        aim,
-        name=f"{len(inside)} known pairs with {name}",
-        targets=pairs[inside],
-        sampling=replace(aim.sampling, closed=closed_world(len(inside), facts.people)),
-        known=aim.known.of(inside),
-        few=None if aim.few is None else aim.few.of(inside),
-    )
 
 
 def _everybody(

@@ -208,7 +208,6 @@ class Simulated:
     """One simulated adversary and what came of it."""
 
     aim: Aim  # what is known of whom
-    adversary: Adversary  # how it was drawn
     by: Mapping[str, Looked]  # what came of it, by attacker
 
     @property
@@ -307,8 +306,15 @@ def measure(
     read = shown[best.attack]
     reading = [AttackResult(one, mean_share(part, sure)) for one, part in shown.items()]
     if coarse.owner is not None and baseline is not None and (sheet.time is not None or repeats):
+        # An attacker who links the pseudonyms gets at most what the release as it is gives.
+        most = "at most that of the release as it is"
+        knows = (
+            "which pseudonyms are one person's: from times, habits or a leak; a limit, not tried"
+        )
         for family, measured in ((results, baseline.risk), (reading, baseline.measures["exposed"])):
-            family += _if_linked(measured)
+            if isinstance(measured, Estimate):
+                bound = replace(measured, value=None, low=0.0, method=most)
+                family.append(AttackResult(LINKED, bound, knows=knows))
     exposed = risk_of(reading)
     assert isinstance(exposed, Risk)
     evidence: dict[str, Measured] = {
@@ -386,15 +392,6 @@ def _both_have(sheet: Sheet, facts: Index) -> Callable[[Int, Int], Float]:
         return np.where(of_either >= _NEARLY, of_either, 0.0)
 
     return share
-
-
-def _if_linked(measured: Measured | None) -> list[AttackResult]:
-    """Bound an attacker who links the pseudonyms by the result without pseudonyms."""
-    if not isinstance(measured, Estimate):
-        return []
-    bound = replace(measured, value=None, low=0.0, method="at most that of the release as it is")
-    knows = "which pseudonyms are one person's: from times, habits or a leak; a limit, not tried"
-    return [AttackResult(LINKED, bound, knows=knows)]
 
 
 def named_rightly(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lethe.assess.run import AuditFacts, check
 from lethe.assess.verdict import InputCheck
@@ -77,13 +75,18 @@ class RecordSubject(RowsSubject):
     inputs: tuple[InputCheck, ...] = ()
 
     def facts(self) -> AuditFacts:
-        settings, ratings, first = self.settings, self.ratings, self.simulated[0]
+        settings, ratings, first, aux = self.settings, self.ratings, self.simulated[0], self.aux
         columns = [
             name
             for name, there in (("values", self.indexed.value), ("times", self.indexed.time))
             if there is not None
         ]
         with_what = " and ".join(columns) if columns else "neither values nor times"
+        # A hash of all facts with their names, whatever the order of the file.
+        indexed = self.indexed
+        arrays = (indexed.start, indexed.person, indexed.value, indexed.values, indexed.time)
+        parts = [hash_array(array) for array in arrays if array is not None]
+        names = (digest(*column.tolist()) for column in (ratings.people, ratings.items))
         return self.compose(
             name=ratings.name,
             summary=(
@@ -104,17 +107,36 @@ class RecordSubject(RowsSubject):
                 "items": self.indexed.items,
                 "facts_a_person": float(self.indexed.facts / self.indexed.people),
                 "notes": list(ratings.notes),
-                "fingerprint": _fingerprint(self),
+                "fingerprint": digest(*parts, str(indexed.origin), *names),
             },
             attacks=_attacks(self),
-            attacks_not_run=_not_run(self),
+            attacks_not_run=[
+                *(NotRun(name, why) for name, why in self.skipped.items()),
+                *[NotRun("real auxiliary data", "none was given (--aux)")] * (aux is None),
+            ],
             utility=utility_in_words(
                 settings, "counts by item and value, and by item and month, that are still right"
             ),
             risk="top-1: share of people named rightly by the best guess of the strongest attacker",
             checks=_checks(self),
             limits=_LIMITS,
-            section=_section(self, self.plain_words()),
+            section=RecordsSection(
+                phi=COMPARED if settings.phi is None else settings.phi,
+                rule="calibrated" if settings.phi is None else "eccentricity",
+                people=indexed.people,
+                items=indexed.items,
+                facts=indexed.facts,
+                index_bytes_a_fact=indexed.nbytes / indexed.facts,
+                confidence=self.confidence,
+                adversaries=[looked for one in self.simulated for looked in one.by.values()],
+                curve=first.by["scoreboard-rh"].points,
+                needed=self.needed,
+                unicity=self.unicity,
+                worst=self.worst.unique,
+                auxiliary=None if aux is None else aux.rows,
+                false_matches=settings.false_matches,
+                words=self.plain_words(),
+            ),
             reproduction=fields_of(settings, *_REPRODUCED),
         )
 
@@ -170,16 +192,6 @@ class RecordSubject(RowsSubject):
             }
             for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)
         ]
-
-
-def _fingerprint(study: RecordSubject) -> str:
-    """Hash of all facts with their names, whatever the order of the file."""
-    facts = study.indexed
-    arrays: tuple[NDArray[Any] | None, ...]
-    arrays = (facts.start, facts.person, facts.value, facts.values, facts.time)
-    parts = [hash_array(array) for array in arrays if array is not None]
-    names = (digest(*column.tolist()) for column in (study.ratings.people, study.ratings.items))
-    return digest(*parts, str(facts.origin), *names)
 
 
 def _rule_words(settings: RecordSettings) -> str:
@@ -251,19 +263,14 @@ def _attacks(study: RecordSubject) -> list[AttackRow]:
     return rows
 
 
-def _not_run(study: RecordSubject) -> list[NotRun]:
-    rows = [NotRun(name, why) for name, why in study.skipped.items()]
-    if study.aux is None:
-        rows.append(NotRun("real auxiliary data", "none was given (--aux)"))
-    return rows
-
-
 def _checks(study: RecordSubject) -> list[CheckRow]:
     first = study.simulated[0]
     match = study.measured[0].measures["match"]
     answered = isinstance(match, Estimate) and match.value != 0
     held = np.bincount(study.indexed.person, minlength=study.indexed.people)
-    few = int((held < first.adversary.total).sum())
+    assert first.aim.simulated is not None
+    total = first.aim.simulated[1].total
+    few = int((held < total).sum())
     rows = [
         check(
             "a person is named",
@@ -275,7 +282,7 @@ def _checks(study: RecordSubject) -> list[CheckRow]:
         check(
             "people with few facts",
             "warn" if few > study.indexed.people / 2 else "pass",
-            f"{few} of {study.indexed.people} people have fewer than {first.adversary.total} facts "
+            f"{few} of {study.indexed.people} people have fewer than {total} facts "
             "and are not looked for by this adversary",
         ),
     ]
@@ -329,24 +336,3 @@ def _power(study: RecordSubject) -> CheckRow:
     few = "too few records are long enough to plant any"
     detail = "no planted leak was told from chance, however large" if base.plants else few
     return check("power", "warn", f"{detail}: a low number says nothing here", base.name)
-
-
-def _section(study: RecordSubject, words: Sequence[str]) -> RecordsSection:
-    settings = study.settings
-    return RecordsSection(
-        phi=COMPARED if settings.phi is None else settings.phi,
-        rule="calibrated" if settings.phi is None else "eccentricity",
-        people=study.indexed.people,
-        items=study.indexed.items,
-        facts=study.indexed.facts,
-        index_bytes_a_fact=study.indexed.nbytes / study.indexed.facts,
-        confidence=study.confidence,
-        adversaries=[looked for simulated in study.simulated for looked in simulated.by.values()],
-        curve=study.simulated[0].by["scoreboard-rh"].points,
-        needed=study.needed,
-        unicity=study.unicity,
-        worst=study.worst.unique,
-        auxiliary=None if study.aux is None else study.aux.rows,
-        false_matches=settings.false_matches,
-        words=words,
-    )

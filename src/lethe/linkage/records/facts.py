@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lethe.data.columns import narrow
 from lethe.data.records import Ratings
 
 Float = NDArray[np.float64]
@@ -265,17 +266,13 @@ def _coded(array: NDArray[Any]) -> tuple[NDArray[np.unsignedinteger[Any]], Float
         low = int(array.min())
         there = np.bincount(array.astype(np.int64) - low) > 0
         table = np.flatnonzero(there) + low
-        place = (np.cumsum(there) - 1).astype(_narrow(len(table)))
+        place = (np.cumsum(there) - 1).astype(narrow(len(table)))
         return place[array.astype(np.int64) - low], table.astype(np.float64)
     table, codes = np.unique(array, return_inverse=True)
-    return codes.astype(_narrow(len(table))), table.astype(np.float64)
+    return codes.astype(narrow(len(table))), table.astype(np.float64)
 
 
 def _steps(array: NDArray[Any]) -> tuple[NDArray[np.unsignedinteger[Any]], int]:
     origin = int(array.min())
     span = int(array.max()) - origin
-    return (array.astype(np.int64) - origin).astype(_narrow(span + 1)), origin
-
-
-def _narrow(above: int) -> np.dtype[np.unsignedinteger[Any]]:
-    return np.dtype(np.min_scalar_type(max(above - 1, 0)))
+    return (array.astype(np.int64) - origin).astype(narrow(span + 1)), origin

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lethe.evidence.sight import Plant
 from lethe.linkage.records.attackers import Adversary, draw_facts, look, popular, together
@@ -62,7 +61,12 @@ def plants_of(
     twin, (index, record) = release.sheet, released
     whole = np.ones(index.people, bool)
     if release.owner is not None:
-        twin, whole = _whole_people(release.sheet, release.owner, seed)
+        # Some people keep the first of their pseudonyms.
+        people, first, code = np.unique(release.owner, return_index=True, return_inverse=True)
+        kept = np.random.default_rng([seed, 90]).permutation(len(people))[code] < 10 * _PLANTED
+        every = np.arange(len(release.owner))
+        record = np.where(kept, first[code], every)
+        twin, whole = replace(twin, person=record[twin.person]), kept & (record == every)
         index, record = twin.index(), np.arange(twin.people)
     counted = index.lengths(~popular(facts, adversary.outside_top))
     right = max(adversary.total - adversary.wrong_facts, 1)
@@ -120,14 +124,6 @@ def _mixed(planted: Float, before: Float, share: float) -> Float:
     kept = np.ones(count, bool)
     kept[np.arange(many) * count // many] = False
     return np.concatenate([planted[np.arange(many) * len(planted) // many], before[kept]])
-
-
-def _whole_people(sheet: Sheet, owner: Int, seed: int) -> tuple[Sheet, NDArray[np.bool_]]:
-    """A release in which some people keep the first of their pseudonyms, and (records,) which."""
-    people, first, code = np.unique(owner, return_index=True, return_inverse=True)
-    whole = np.random.default_rng([seed, 90]).permutation(len(people))[code] < 10 * _PLANTED
-    record = np.where(whole, first[code], np.arange(len(owner)))
-    return replace(sheet, person=record[sheet.person]), whole & (record == np.arange(len(owner)))
 
 
 def _known(

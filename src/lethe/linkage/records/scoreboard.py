@@ -179,28 +179,22 @@ def pairs_of(
 
 def _table(facts: Index, known: Known, pairs: Pairs, board: Scoreboard) -> Float:
     """(targets, N) scores of every record for some targets."""
-    like = _similarity(facts, known, pairs.fact, pairs.place, board)
-    like = pairs.over_repeats(like, np.maximum)
-    weight = 1 / np.log1p(np.maximum(np.bincount(pairs.of), 1))
-    total = np.bincount(pairs.cell, like * weight[pairs.of], pairs.cells).astype(np.float64)
-    return total.reshape(-1, facts.people)
-
-
-def _similarity(facts: Index, known: Known, at: Int, place: Int, board: Scoreboard) -> Float:
-    """(pairs,) similarity of the known facts `at` to the released facts `place` of their items."""
     columns = (
-        (facts.values_at(place), known.value, board.value_scale),
-        (facts.times_at(place), known.time, board.time_scale),
+        (facts.values_at(pairs.place), known.value, board.value_scale),
+        (facts.times_at(pairs.place), known.time, board.time_scale),
     )
-    both, none = np.zeros(len(at)), np.ones(len(at), bool)
+    both, none = np.zeros(len(pairs.fact)), np.ones(len(pairs.fact), bool)
     for released, stated, scale in columns:
         if released is None or stated is None:
             continue
-        gap = released - stated[at]
+        gap = released - stated[pairs.fact]
         there = ~np.isnan(gap)
         both += np.where(there, np.exp(-np.abs(gap) / scale), 0.0)
         none &= ~there
-    return np.where(none, 1.0, both)
+    like = pairs.over_repeats(np.where(none, 1.0, both), np.maximum)
+    weight = 1 / np.log1p(np.maximum(np.bincount(pairs.of), 1))
+    total = np.bincount(pairs.cell, like * weight[pairs.of], pairs.cells).astype(np.float64)
+    return total.reshape(-1, facts.people)
 
 
 # What a linkage comes to: recall, precision and abstention, apart, at every threshold.

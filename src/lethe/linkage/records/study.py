@@ -49,7 +49,7 @@ from lethe.linkage.records.scoreboard import (
     joined,
     thresholds,
 )
-from lethe.linkage.records.unicity import WorstCase, people_fitting, worst_case
+from lethe.linkage.records.unicity import people_fitting, worst_case
 from lethe.linkage.settings import RecordSettings
 
 _MISSED = 0.02  # share of people with too few facts for all others, from which one fact is known
@@ -70,26 +70,27 @@ def study_records(
     facts = index_of(ratings)
     sheet = sheet_of(facts)
     skipped: dict[str, str] = {}
-    aims: list[tuple[Aim, Adversary]] = []
+    aims: list[Aim] = []
     for name, adversary in adversaries(facts, settings).items():
         try:
-            aims.append((_aim(name, adversary, facts, settings), adversary))
+            aims.append(_aim(name, adversary, facts, settings))
         except NotMeasurable as error:
             if not aims:
                 raise
             skipped[name] = str(error)
-    listed = [aim for aim, _ in aims]
-    looked = None
+    listed, looked = list(aims), None
     if aux is not None:
-        others = 1 + sum(aim.attacks(settings) for aim in listed)
+        others = 1 + sum(aim.attacks(settings) for aim in aims)
         looked = link_auxiliary(ratings, facts, aux, truth, settings, others)
         if looked.aim is not None:
             listed.append(looked.aim)
     sure = family_of(listed, settings)
-    simulated = tuple(_simulated(aim, how, facts, settings, sure) for aim, how in aims)
+    simulated = tuple(_simulated(aim, facts, settings, sure) for aim in aims)
     first = simulated[0]
     best = first.strongest
     unicity = _unicity(facts, settings, skipped)  # says first what it could not measure
+    anybody = Adversary(1, value_error=None, time_error=None)
+    people = draw_targets(facts, anybody, settings.targets, settings.seed)
     return RecordSubject(
         settings,
         tuple(_candidates(sheet, ratings, listed, settings, skipped)),
@@ -107,7 +108,7 @@ def study_records(
             confidence=sure,
         ),
         unicity,
-        _worst(facts, settings),
+        worst_case(facts, people, confidence=settings.confidence),
         looked,
         sure,
     )
@@ -115,16 +116,9 @@ def study_records(
 
 def sheet_of(facts: Index) -> Sheet:
     """The facts as columns, in the order of the index, whatever that of the file was."""
-    everything = slice(None)
     item = np.repeat(np.arange(facts.items, dtype=np.int32), facts.support)
-    return Sheet(
-        facts.person,
-        item,
-        facts.values_at(everything),
-        facts.times_at(everything),
-        facts.people,
-        facts.items,
-    )
+    values, times = facts.values_at(slice(None)), facts.times_at(slice(None))
+    return Sheet(facts.person, item, values, times, facts.people, facts.items)
 
 
 def adversaries(facts: Index, settings: RecordSettings) -> dict[str, Adversary]:
@@ -173,9 +167,7 @@ def _aim(name: str, adversary: Adversary, facts: Index, settings: RecordSettings
     )
 
 
-def _simulated(
-    aim: Aim, adversary: Adversary, facts: Index, settings: RecordSettings, sure: float
-) -> Simulated:
+def _simulated(aim: Aim, facts: Index, settings: RecordSettings, sure: float) -> Simulated:
     boards, targets = aim.boards(settings), aim.targets
     links = look(facts, aim.known_by, boards)
     absent = outside(facts, aim.known_by, targets, boards)
@@ -196,7 +188,7 @@ def _simulated(
             *(aim.name, name, len(targets), result.estimate, *rates, threshold),
             *(result, named, points),
         )
-    return Simulated(aim, adversary, by)
+    return Simulated(aim, by)
 
 
 def _unicity(
@@ -213,12 +205,6 @@ def _unicity(
         alone = int((people_fitting(facts, known) == 1).sum())
         shares[total] = clopper_pearson(alone, len(known), settings.confidence)
     return shares
-
-
-def _worst(facts: Index, settings: RecordSettings) -> WorstCase:
-    anybody = Adversary(1, value_error=None, time_error=None)
-    people = draw_targets(facts, anybody, settings.targets, settings.seed)
-    return worst_case(facts, people, confidence=settings.confidence)
 
 
 def _applied(change: Change, seed: Sequence[int], sheet: Sheet) -> Coarsened:

@@ -117,7 +117,8 @@ def _together(columns: list[NDArray[Any]], name: str) -> list[NDArray[Any]]:
             raise InputError(f"column {name!r} holds an infinite number. Make it missing (NaN).")
         return list(numbers)
     if kinds == {"M"}:
-        return [_seconds(column) for column in columns]
+        seconds = [column.astype("datetime64[us]").astype(np.int64) / 1e6 for column in columns]
+        return [np.where(np.isnat(c), np.nan, s) for c, s in zip(columns, seconds, strict=True)]
     values = np.concatenate(columns)
     if is_text(values):
         usual = {cell: normal_form(cell) for cell in set(values.tolist())}
@@ -138,14 +139,7 @@ def normal_form(cell: str) -> str:
 
 
 _AROUND = " .,;:!?'\"`´‘’“”«»"
-
-
 _SPOKEN = {"O": "text", "U": "text", "b": "true and false", "M": "dates"}
-
-
-def _seconds(column: NDArray[Any]) -> NDArray[Any]:
-    seconds = column.astype("datetime64[us]").astype(np.int64) / 1e6
-    return np.where(np.isnat(column), np.nan, seconds)
 
 
 class Quantiles:
@@ -289,8 +283,10 @@ def guess_secret(
         near = nearest_rows(scaled, among, columns, 1, rng)[:, 0]
         hits.append(right(informed.columns[at][near], truth, tolerance))
     distance = cell_gaps(scaled, among.take(near))[:, columns].mean(axis=1)
-    usual = np.full(len(truth), _constant(informed.columns[at]))
-    baseline = rate_of(right(usual, truth, tolerance), confidence)
+    values, counts = np.unique(informed.columns[at], return_counts=True)
+    middle = synthetic.is_number(at)
+    usual = np.median(informed.columns[at]) if middle else values[np.argmax(counts)]
+    baseline = rate_of(right(np.full(len(truth), usual), truth, tolerance), confidence)
     outcomes = Outcomes(hits[1], hits[0], rows, baseline, learns=True)
     return outcomes, Guess(columns, at, tolerance, distance)
 
@@ -313,13 +309,6 @@ def _able(table: Mixed, at: int, name: str) -> NDArray[np.int64]:
     if not len(rows):
         raise NotMeasurable(f"no {name} row has a value in {table.names[at]!r}.")
     return rows
-
-
-def _constant(column: NDArray[Any]) -> Any:
-    if column.dtype.kind == "f":
-        return np.median(column)
-    values, counts = np.unique(column, return_counts=True)
-    return values[np.argmax(counts)]
 
 
 def nearest_rows(

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.sight import Plant
-from lethe.linkage.codes import Float
 from lethe.linkage.synthetic.copies import (
     IDENTICAL,
     INFERENCE,
@@ -77,7 +76,11 @@ def plants_of(
         alike = patterns([writer(written), control])
         gained = dict(_gained(original, written, Quantiles(files), outcomes, guess))
         near = outcomes["closest"].control
-        told = 1.0 if kind == VERBATIM else _advantage(gained["closest"], near)
+        told = 1.0
+        if kind == MOVED:  # the most planted rows less others that lie within one distance
+            within = np.sort(gained["closest"])
+            below = np.searchsorted(np.sort(near), within, side="right") / len(near)
+            told = float(np.max(np.arange(1, len(within) + 1) / len(within) - below, initial=0.0))
         for size in sizes:
             chosen = np.zeros(rows, bool)
             chosen[order[:size]] = True
@@ -132,13 +135,6 @@ def _gained(
                 name,
                 np.where(near <= np.minimum(guess.distance + 1e-6, _NEAR), rightly, outcome.main),
             )
-
-
-def _advantage(planted: Float, others: Float) -> float:
-    """Highest share of planted rows less share of others that lie within one distance."""
-    order = np.sort(planted)
-    below = np.searchsorted(np.sort(others), order, side="right") / len(others)
-    return float(np.max(np.arange(1, len(order) + 1) / len(order) - below, initial=0.0))
 
 
 def _planted(outcomes: Outcomes, gained: NDArray[Any], chosen: Bool) -> Outcomes:

@@ -91,8 +91,12 @@ def risk(
         excess = Refusal("the control attack always succeeds, so nothing is left to exceed it.")
     elif one.high == 1 or other.high == 1:
         halved = 1 - (1 - confidence) / 2
-        main_rate, control_rate = (rate_of(success, halved, record) for success, record in sides)
-        excess = _boxed(main_rate, control_rate, confidence)
+        rates = [rate_of(success, halved, record) for success, record in sides]
+        (m, m_low, m_high), (c, c_low, c_high) = map(limits_of, rates)
+        # Ascending in the main rate, descending in the control's.
+        low = _excess(m_low, c_high) if c_high < 1 else None
+        method, size = "both rates at their exact limits (Bonferroni)", min(one.n, other.n)
+        excess = Estimate(_excess(m, c), low, _excess(m_high, c_low), confidence, method, size)
     else:
         excess = _combined(one, other)
     beaten = one.low is not None and baseline.high is not None and one.low > baseline.high
@@ -156,15 +160,6 @@ def _combined(main: Estimate, control: Estimate) -> Estimate:
     value, low, high = (0.0 - math.expm1(x) for x in (ratio, most, least))
     size = min(main.n, control.n)
     return Estimate(value, low, high, main.confidence, "exact limits, combined on the log", size)
-
-
-def _boxed(main: Estimate, control: Estimate, confidence: float) -> Estimate:
-    m, m_low, m_high = limits_of(main)
-    c, c_low, c_high = limits_of(control)
-    # Ascending in the main rate, descending in the control's.
-    low = _excess(m_low, c_high) if c_high < 1 else None
-    method, size = "both rates at their exact limits (Bonferroni)", min(main.n, control.n)
-    return Estimate(_excess(m, c), low, _excess(m_high, c_low), confidence, method, size)
 
 
 def _excess(main: float, control: float) -> float:

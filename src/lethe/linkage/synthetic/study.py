@@ -253,20 +253,11 @@ def _utility_of(
     use = use_of(settings, original)
     if use is not None:
         return use(released, control, control)
-    value = _utility(original, released, settings)
-    rows = len(next(iter(original.values())))
-    return counted_utility(value, rows, settings.confidence, "released rows")
-
-
-def _utility(
-    original: Mapping[str, NDArray[Any]],
-    released: Mapping[str, NDArray[Any]],
-    settings: SyntheticSettings,
-) -> float:
-    """Overlap of two-way counts as shares, numbers in 8 groups of the original's neighbours."""
-    if settings.queries:
-        return answer_overlap(original, released, settings.queries)
     first = len(next(iter(original.values())))
+    if settings.queries:
+        value = answer_overlap(original, released, settings.queries)
+        return counted_utility(value, first, settings.confidence, "released rows")
+    # Overlap of two-way counts as shares, numbers in 8 groups of the original's neighbours.
     mine, theirs, groups = [], [], []
     for name, column in original.items():
         together = np.concatenate([column, released[name]])
@@ -277,8 +268,8 @@ def _utility(
         mine.append(coarse[:first])
         theirs.append(coarse[first:])
         groups.append(np.arange(int(coarse.max()) + 1))
-    scale = first / len(theirs[0])
-    return count_overlap(mine, theirs, groups, scale=scale)
+    value = count_overlap(mine, theirs, groups, scale=first / len(theirs[0]))
+    return counted_utility(value, first, settings.confidence, "released rows")
 
 
 _PAPER = "Giomi et al. (Anonymeter), PoPETs 2023"
@@ -369,7 +360,19 @@ class SyntheticSubject(RowsSubject):
             risk="excess over the control: highest lower and highest upper limit of all attacks",
             checks=_checks(self),
             limits=_LIMITS,
-            section=_section(self, self.plain_words()),
+            section=SyntheticSection(
+                rows={"original": original, "synthetic": synthetic, "control": control},
+                attacks=[
+                    SyntheticAttack(
+                        *(result.attack, result.knows, result.powered),
+                        **vars(self.attacks[result.attack]),
+                    )
+                    for result in results_of(self.attacks, self.knows)
+                ],
+                people=_counted(self),
+                distances=self.distances,
+                words=self.plain_words(),
+            ),
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
@@ -418,22 +421,6 @@ def _counted(study: SyntheticSubject) -> list[NearPeople]:
         p = min(1.0, len(study.knows) * chance_of(risk))
         rows.append(NearPeople(name, TAILS.get(name, 0.0), round(share * n), n, control * n, p))
     return rows
-
-
-def _section(study: SyntheticSubject, words: Sequence[str]) -> SyntheticSection:
-    return SyntheticSection(
-        rows=dict(zip(("original", "synthetic", "control"), study.rows, strict=True)),
-        attacks=[
-            SyntheticAttack(
-                *(result.attack, result.knows, result.powered),
-                **vars(study.attacks[result.attack]),
-            )
-            for result in results_of(study.attacks, study.knows)
-        ],
-        people=_counted(study),
-        distances=study.distances,
-        words=words,
-    )
 
 
 def _checks(study: SyntheticSubject) -> list[CheckRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,6 @@ from lethe.linkage.utility import (
 _ASSUMED = "the adversary knows the quasi-identifiers that were named, exactly, and no other column"
 _ONE_ROW = "one row a person"
 _ALL_ROWS = "the adversary knows these of all rows of a person, but not how many rows there are"
-_NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,8 +213,9 @@ def measure_recoded(context: Context, plan: Plan) -> RowRelease:
     taken = {
         f"step of {one.name}": step for one, step in zip(hierarchies, steps, strict=True) if step
     }
-    no_proof = (_NO_PROOF,) if plan.name.startswith("k-") else ()
-    assumed = (_ASSUMED, _ONE_ROW if table.person is None else _ALL_ROWS, *no_proof)
+    assumed = [_ASSUMED, _ONE_ROW if table.person is None else _ALL_ROWS]
+    if plan.name.startswith("k-"):
+        assumed.append("k-anonymity is no proof of privacy: classes can share a sensitive value")
     utility = _utility(context, steps, kept)
     return RowRelease(
         plan.name,
@@ -256,7 +256,10 @@ def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) ->
     return counted_utility(value, table.rows, settings.confidence, "released rows")
 
 
-def taken(columns: Mapping[str, NDArray[Any]], rows: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+Cells = TypeVar("Cells", NDArray[Any], NDArray[Any] | TypedColumn)
+
+
+def taken(columns: Mapping[str, Cells], rows: NDArray[np.bool_]) -> dict[str, Cells]:
     """Some rows."""
     return {name: column[rows] for name, column in columns.items()}
 
@@ -279,14 +282,19 @@ def dp_name(epsilon: float) -> str:
     return f"dp-synthetic-{epsilon:g}"
 
 
-def synthetic_rows(context: Context, epsilon: float) -> DpRows:
-    """Make synthetic rows of the whole table; see `dp_rows` for what they prove.
+def synthetic_rows(
+    context: Context, epsilon: float, kept: NDArray[np.bool_] | slice = slice(None)
+) -> DpRows:
+    """Make synthetic rows of the table, or of some rows of it; see `dp_rows` for what they prove.
 
     Raises:
         InputError: domains that do not fit.
         NotMeasurable: a column with too many different values.
     """
-    return _made(context, context.table.declared, epsilon)
+    settings = context.settings
+    schema, columns = settings.schema or schema_of(context.table.plain), context.table.declared
+    rows = columns if isinstance(kept, slice) else taken(columns, kept)
+    return dp_rows(rows, schema, epsilon, settings.delta, bins=settings.bins, seed=settings.seed)
 
 
 def measure_synthetic(context: Context, rows: DpRows, epsilon: float) -> RowRelease:
@@ -362,26 +370,6 @@ def agreement(
     return own_groups, drawn, size, (size > 0) & (np.bincount(drawn, minlength=classes) > 0)
 
 
-def _made(
-    context: Context, columns: Mapping[str, NDArray[Any] | TypedColumn], epsilon: float
-) -> DpRows:
-    settings = context.settings
-    schema = settings.schema or schema_of(context.table.plain)
-    return dp_rows(columns, schema, epsilon, settings.delta, bins=settings.bins, seed=settings.seed)
-
-
-def _some(
-    columns: Mapping[str, NDArray[Any] | TypedColumn], rows: NDArray[np.bool_]
-) -> dict[str, NDArray[Any] | TypedColumn]:
-    """Some rows of columns of either kind."""
-    return {
-        name: TypedColumn(column.values[rows], column.present[rows])
-        if isinstance(column, TypedColumn)
-        else column[rows]
-        for name, column in columns.items()
-    }
-
-
 def _inferred(
     mine: Int,
     codes: Codes,
@@ -403,12 +391,12 @@ def _utility_of(context: Context, rows: DpRows, epsilon: float) -> Utility:
     original = table.plain
     if context.use is not None:
         # Rows made of all rows know the held-out ones; these are made anew without them.
-        learnt = _made(context, _some(table.declared, ~context.held_out), epsilon)
+        learnt = synthetic_rows(context, epsilon, ~context.held_out)
         held_out = taken(original, context.held_out)
         rng = np.random.default_rng([settings.seed, 81])
         written = {}
         for domain in learnt.domains:
-            cells = domain.place(_some(table.declared, context.held_out)[domain.name])
+            cells = domain.place(table.declared[domain.name][context.held_out])
             drawn = domain.draw(cells, rng)
             written[domain.name] = plain(drawn, domain.column, gaps=domain.column.missing)
         return context.use(learnt.plain(), held_out, written)

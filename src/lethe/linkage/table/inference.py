@@ -23,7 +23,16 @@ from lethe.data.columns import Coded, Codes, encode, is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_rows import ClassCounts, DisclosureRows, Diversity, Guesses, Journalist
-from lethe.linkage.codes import Classes, Counting, Float, Int, classes_of, counted, whole_codes
+from lethe.linkage.codes import (
+    Classes,
+    Counting,
+    Float,
+    Int,
+    as_numbers,
+    classes_of,
+    counted,
+    whole_codes,
+)
 from lethe.linkage.synthetic.nearest import normal_form
 
 SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
@@ -103,7 +112,11 @@ def diversity(classes: Classes, sensitive: Codes | Pairs, *, distance: str = "eq
     most = np.maximum.reduceat(share, pairs.first)
     overall = np.bincount(pairs.value, pairs.count) / classes.people
     if distance == "equal":
-        away = _total_variation(pairs, share, overall)
+        # Half of sum |p - q|; the values that a class does not have add the rest of q.
+        inside = overall[pairs.value]
+        apart = np.add.reduceat(np.abs(share - inside), pairs.first)
+        absent = 1 - np.add.reduceat(inside, pairs.first)
+        away = np.asarray(np.clip((apart + absent) / 2, 0.0, 1.0), dtype=np.float64)
     else:
         away = _earth_mover(pairs, share, overall)
     return Diversity(
@@ -153,14 +166,6 @@ def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -
         counted(float((classes.size * one).sum()) / rows, rows, confidence),
         counted(alone, rows, confidence),
     )
-
-
-def _total_variation(pairs: Pairs, share: Float, overall: Float) -> Float:
-    """Half of sum |p - q|; the values that a class does not have add the rest of q."""
-    inside = overall[pairs.value]
-    apart = np.add.reduceat(np.abs(share - inside), pairs.first)
-    absent = 1 - np.add.reduceat(inside, pairs.first)
-    return np.asarray(np.clip((apart + absent) / 2, 0.0, 1.0), dtype=np.float64)
 
 
 def _earth_mover(pairs: Pairs, share: Float, overall: Float) -> Float:
@@ -281,8 +286,7 @@ def secret_of(column: NDArray[Any] | Coded, tolerance: Tolerance) -> Secret:
         days = encode(values.astype("datetime64[D]"))
         if days.levels - missing(days.values).any() > 1:  # else times of one day tell people apart
             read = Coded(days.codes[read.codes], days.values)
-        values = read.values.astype("datetime64[s]").astype(np.float64) / 86_400
-        values[missing(read.values)] = np.nan
+        values = as_numbers(read.values) / 86_400
         tolerance = Tolerance(1.0, False) if tolerance.relative else tolerance
     if kind == "b" or not tolerance.amount:
         return Secret(read.codes)

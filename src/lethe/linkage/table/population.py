@@ -21,6 +21,7 @@ from lethe.linkage.codes import (
     Float,
     Int,
     Persons,
+    as_numbers,
     classes_of,
     count,
     counted,
@@ -212,7 +213,11 @@ class PopulationTable:
             return groups
         mine, wanted = self.mine[at].values, self.theirs[at].values[strange]
         if column.kind == "ordered":
-            level = _nearest(mine, wanted)
+            table, asked = as_numbers(mine), as_numbers(wanted)
+            table = table[~np.isnan(table)]  # ascending; a missing value is the last level
+            level = np.full(len(strange), _NONE)
+            if len(table):
+                level = np.where(np.isnan(asked), _NONE, nearest(table, asked))
         elif column.kind == "prefix":
             level = _same_beginning(of_level, mine, wanted)
         elif column.kind == "own":
@@ -254,22 +259,6 @@ def population_table(
         theirs.append(sides[1])
         exact.append(level[joint.codes[sides[0].levels :]])
     return PopulationTable(tuple(mine), tuple(theirs), tuple(exact), times)
-
-
-def _nearest(values: NDArray[Any], wanted: NDArray[Any]) -> Int:
-    """The level of the nearest value; none for a missing one."""
-    table, asked = _as_numbers(values), _as_numbers(wanted)
-    table = table[~np.isnan(table)]  # ascending; a missing value is the last level
-    if not len(table):
-        return np.full(len(asked), _NONE)
-    return np.where(np.isnan(asked), _NONE, nearest(table, asked))
-
-
-def _as_numbers(column: NDArray[Any]) -> NDArray[np.float64]:
-    if column.dtype.kind != "M":
-        return column.astype(np.float64)
-    seconds = column.astype("datetime64[s]")
-    return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64).astype(np.float64))
 
 
 def _same_beginning(of_level: Codes, values: NDArray[Any], wanted: NDArray[Any]) -> Int:

@@ -93,7 +93,10 @@ def hierarchy(
         cuts = ([text[:size] for text in names] for size in range(len(names[0]) - 1, 0, -1))
         kind, between = "prefix", [np.unique(cut, return_inverse=True)[1] for cut in cuts]
     else:
-        kind, between = "categories", _most_frequent(counts)
+        rank = np.empty(read.levels, np.int64)  # the most frequent stay, the others are one
+        rank[np.argsort(-counts, kind="stable")] = np.arange(read.levels)
+        sizes = (groups for groups in GROUPS if groups < read.levels)
+        kind, between = "categories", [np.minimum(rank, groups - 1) for groups in sizes]
     steps = [np.arange(read.levels)]
     for groups in (*between, np.zeros(read.levels, np.int64)):
         if groups.max() < steps[-1].max():
@@ -208,22 +211,19 @@ def _written(column: NDArray[Any], coarse: Hierarchy, step: int) -> NDArray[Any]
         fits = (n for n in range(15) if np.array_equal(np.round(numbers, n), numbers))
         with np.errstate(invalid="ignore"):
             means = np.bincount(inside, numbers, size) / np.bincount(inside, minlength=size)
-        return _shortened(np.round(means, next(fits, 14) + 1))[groups]
+        means = np.round(means, next(fits, 14) + 1)
+        # Six significant digits, or as many more as keep the means apart.
+        for digits in range(6, 17):
+            short = np.array([float(f"{mean:.{digits}g}") for mean in means.tolist()])
+            if len(np.unique(short)) == len(np.unique(means)):
+                return short[groups]
+        return np.asarray(means[groups])
     texts = as_text(column).tolist()
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
         members.setdefault(group, set()).add(text)
     names = {group: _name(sorted(members_of), coarse.kind) for group, members_of in members.items()}
     return np.array([names[group] for group in groups.tolist()], dtype=object)
-
-
-def _shortened(means: Float) -> Float:
-    """Means with six significant digits, or as many more as keep them apart."""
-    for digits in range(6, 17):
-        short = np.array([float(f"{mean:.{digits}g}") for mean in means.tolist()])
-        if len(np.unique(short)) == len(np.unique(means)):
-            return short
-    return means
 
 
 def _name(members: list[str], kind: str) -> str:
@@ -252,12 +252,6 @@ def _neighbours(counts: Int | Float, gap: bool) -> list[Int]:
             rest = np.full(len(counts) - levels, of_level.max() + 1)
             neighbours.append(np.concatenate([of_level, rest]).astype(np.int64))
     return neighbours
-
-
-def _most_frequent(counts: Int | Float) -> list[Int]:
-    rank = np.empty(len(counts), np.int64)
-    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
-    return [np.minimum(rank, groups - 1) for groups in GROUPS if groups < len(counts)]
 
 
 def _digits(values: NDArray[Any]) -> list[str] | None:

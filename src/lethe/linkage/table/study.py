@@ -265,7 +265,6 @@ _GUESSED = (
     "model of all, from the rows of others; another model may guess more of them."
 )
 _ONE_ROW = "Persons with several rows are not joined: say who they are with --person."
-_RISK = "share of people who are linked rightly, or whose sensitive value is learnt: the worse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,6 +298,8 @@ class TableSubject(RowsSubject):
         secret, people = table.sensitive, ""
         if table.person is not None:
             people = f" of {table.people:,} persons ({table.person})"
+        sure, every = self.anonymity.unique.confidence, self.uniqueness.subsets
+        subsets = {m: listed[: _LISTED if m > 2 else None] for m, listed in every.items()}
         return self.compose(
             name=table.name,
             summary=(
@@ -323,7 +324,8 @@ class TableSubject(RowsSubject):
             attacks=_attacks(self),
             attacks_not_run=_not_run(self),
             utility=utility_in_words(settings, "two-way counts that are still right"),
-            risk=_RISK,
+            risk="share of people who are linked rightly, or whose sensitive value is learnt: the "
+            "worse",
             checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(self)]
             or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
             limits=[
@@ -332,7 +334,27 @@ class TableSubject(RowsSubject):
                 *([] if secret is None else [_GUESSED]),
                 *([_SYNTHETIC] if self.synthetic else []),
             ],
-            section=_section(self, self.plain_words()),
+            section=QuasiSection(
+                rows=table.rows,
+                people=None if table.person is None else table.people,
+                quasi=table.quasi,
+                sensitive=secret,
+                anonymity=self.anonymity,
+                uniqueness=replace(self.uniqueness, subsets=subsets),
+                columns=[
+                    WithoutColumn(
+                        name,
+                        counted(left.distinct / table.people, table.people, sure),
+                        counted(left.smaller(2) / table.people, table.people, sure),
+                    )
+                    for name, left in self.without.items()
+                ],
+                diversity=self.diversity,
+                disclosure=self.disclosure,
+                journalist=self.journalist,
+                population=self.population,
+                words=self.plain_words(),
+            ),
             reproduction={
                 "quasi": list(table.quasi),
                 "sensitive": secret,
@@ -515,30 +537,3 @@ def _not_run(study: TableSubject) -> list[NotRun]:
     if study.disclosure is None:
         rows.append(NotRun("homogeneity", "no sensitive column was named"))
     return rows
-
-
-def _section(study: TableSubject, words: Sequence[str]) -> QuasiSection:
-    people, uniqueness = study.table.people, study.uniqueness
-    sure = study.anonymity.unique.confidence
-    subsets = {m: listed[: _LISTED if m > 2 else None] for m, listed in uniqueness.subsets.items()}
-    return QuasiSection(
-        rows=study.table.rows,
-        people=None if study.table.person is None else people,
-        quasi=study.table.quasi,
-        sensitive=study.table.sensitive,
-        anonymity=study.anonymity,
-        uniqueness=replace(uniqueness, subsets=subsets),
-        columns=[
-            WithoutColumn(
-                name,
-                counted(left.distinct / people, people, sure),
-                counted(left.smaller(2) / people, people, sure),
-            )
-            for name, left in study.without.items()
-        ],
-        diversity=study.diversity,
-        disclosure=study.disclosure,
-        journalist=study.journalist,
-        population=study.population,
-        words=words,
-    )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.text import quiet
 from lethe.errors import InputError, require
 from lethe.training.adapters import checked_labels, plain_settings
 from lethe.training.recipe import CallableRecipe, Predict
@@ -111,7 +111,7 @@ class HuggingFaceTrain:
             )
         # The Trainer seeds NumPy too, which takes 32 bits.
         small = seed % 2**32
-        with _quiet(transformers), tempfile.TemporaryDirectory() as folder:
+        with quiet(transformers), tempfile.TemporaryDirectory() as folder:
             chosen = {"save_strategy": "no", "logging_strategy": "no", "use_cpu": True}
             chosen |= {"disable_tqdm": True, "dataloader_pin_memory": False} | dict(self.arguments)
             try:
@@ -147,8 +147,7 @@ class HuggingFaceTrain:
                         for name, array in self.encodings.items()
                     }
                     found.append(model(**batch).logits)
-            outputs: NDArray[np.floating] = torch.cat(found).float().numpy()
-            return outputs
+            return np.asarray(torch.cat(found).float().numpy())
 
         return predict
 
@@ -198,15 +197,3 @@ def _weighted_trainer(transformers: Any, torch: Any) -> type:
 
     # Made at run time, since its base is known only when transformers is loaded.
     return type("Weighted", (plain,), {"__init__": begin, "compute_loss": compute_loss})
-
-
-@contextlib.contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Leave out what transformers says about every model."""
-    logger = transformers.utils.logging
-    before = logger.get_verbosity()
-    logger.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logger.set_verbosity(before)

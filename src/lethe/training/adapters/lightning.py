@@ -160,8 +160,7 @@ class LightningTrain:
             inputs = torch.from_numpy(self.features[wanted])
             with torch.no_grad():
                 parts = [module(part) for part in inputs.split(PREDICT_ROWS)]
-            outputs: NDArray[np.floating] = torch.cat(parts).float().numpy()
-            return outputs
+            return np.asarray(torch.cat(parts).float().numpy())
 
         return predict
 
@@ -184,8 +183,7 @@ def library_of(module: Any) -> ModuleType:
 def _quiet() -> Iterator[None]:
     """Leave out what Lightning says about devices, workers and the like for every model."""
     names = ("lightning", "lightning.fabric", "lightning.pytorch", "pytorch_lightning")
-    loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
+    loggers = {logging.getLogger(name): logging.getLogger(name).level for name in names}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"(lightning|pytorch_lightning)\b")
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
@@ -194,5 +192,5 @@ def _quiet() -> Iterator[None]:
         try:
             yield
         finally:
-            for logger, level in zip(loggers, before, strict=True):
+            for logger, level in loggers.items():
                 logger.setLevel(level)

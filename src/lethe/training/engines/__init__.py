@@ -29,6 +29,7 @@ from lethe.errors import (
 )
 from lethe.training.chunks import ChunkJob, Spec
 from lethe.training.engines.processes import run_in_processes
+from lethe.training.engines.ray_cluster import RayEngine
 from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe
@@ -69,8 +70,6 @@ def choose_engine(
     if workers is not None:
         check_at_least("workers", workers, 1)
     if chosen == "ray":
-        from lethe.training.engines.ray_cluster import RayEngine
-
         return RayEngine(workers or default_workers(), **settings)
     if chosen == "by-hand":
         return ByHand(folder)
@@ -99,8 +98,6 @@ def choose_cluster(name: str | None, workers: int, options: Iterable[str] = ()) 
             f"engine option store={settings['store']!r} keeps shadow models; noise levels leave "
             "none. Leave it out."
         )
-    from lethe.training.engines.ray_cluster import RayEngine
-
     return RayEngine(workers, **settings).results
 
 

@@ -98,11 +98,15 @@ def _given_out(jobs: Sequence[tuple[int, Job]], work: Callable[[Job], Result], w
             batch_size=1,
             pre_dispatch=2 * workers if workers > 1 else 1,
         )
-        with _ctrl_c_held_back():
+        # Processes are started that never see Ctrl-C; ours waits until they are.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             here = os.getcwd()
             results = parallel(delayed(_numbered)(work, at, job, here) for at, job in jobs)
             _pass_over_dropped_jobs(_executor())
             return results
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _pass_over_dropped_jobs(pool: Any) -> None:
@@ -165,16 +169,6 @@ def _dead_worker() -> tuple[type[Exception], ...]:
     from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
     return (TerminatedWorkerError, BrokenProcessPool)
-
-
-@contextlib.contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """Start processes that never see Ctrl-C; ours waits until they are started."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _started: list[str] | None = None

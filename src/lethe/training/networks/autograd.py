@@ -73,12 +73,23 @@ class Alone:
         for parameter, block in zip(trained, self.parameters.blocks, strict=True):
             parameter.data = block.value[0]
             parameter.grad = block.slope[0]
-        self._state = _random_state(dropout, self._device)
+        # States of the CPU's and the device's generator, seeded alike.
+        seed = dropout.initial_seed()
+        self._state = [torch.Generator().manual_seed(seed).get_state()]
+        if self._device.type == "cuda":
+            self._state.append(torch.Generator(self._device).manual_seed(seed).get_state())
         self._logits: Tensor | None = None
 
-    def own_randomness(self) -> contextlib.AbstractContextManager[None]:
-        """Passes through `module` in this context draw from the model's own stream."""
-        return _own_randomness(self._state, self._device)
+    @contextlib.contextmanager
+    def own_randomness(self) -> Iterator[None]:
+        """Draw from the model's own stream meanwhile; the global one is then as it was."""
+        before = _states(self._device)
+        _set_states(self._state, self._device)
+        try:
+            yield
+        finally:
+            self._state = _states(self._device)
+            _set_states(before, self._device)
 
     def given(self, x: Tensor) -> Tensor:
         """Rows (n, ...) as the module takes them."""
@@ -119,26 +130,6 @@ class Alone:
         """See `Network`."""
         values = [block.value for block in self.parameters.blocks]
         return values + [buffer[None] for buffer in self.module.buffers()]
-
-
-@contextlib.contextmanager
-def _own_randomness(states: list[Tensor], device: torch.device) -> Iterator[None]:
-    """Lets the model draw from its own stream, and gives the global one back as it was."""
-    before = _states(device)
-    _set_states(states, device)
-    try:
-        yield
-    finally:
-        states[:] = _states(device)
-        _set_states(before, device)
-
-
-def _random_state(stream: torch.Generator, device: torch.device) -> list[Tensor]:
-    """States of the CPU's and the device's generator, seeded alike."""
-    states = [torch.Generator().manual_seed(stream.initial_seed()).get_state()]
-    if device.type == "cuda":
-        states.append(torch.Generator(device).manual_seed(stream.initial_seed()).get_state())
-    return states
 
 
 def _states(device: torch.device) -> list[Tensor]:

@@ -77,15 +77,11 @@ def _traced(module: nn.Module) -> list[nn.Module] | str:
         module.train(mode)
     if str(graphs[0]) != str(graphs[1]):
         return f"{name} computes differently in training, beyond its layers"
-    return _chain(module, graphs[0], name)
-
-
-def _chain(module: nn.Module, graph: torch.fx.Graph, name: str) -> list[nn.Module] | str:
     branching = f"the forward method of {name} is no plain chain of layers"
     chain: list[nn.Module] = []
     last: Any = None
     batch: set[Any] = set()
-    for node in graph.nodes:
+    for node in graphs[0].nodes:
         if node.op == "placeholder":
             if last is not None:
                 return f"the forward method of {name} takes several arguments"
@@ -182,7 +178,9 @@ def why_no_chain(module: nn.Module) -> str | None:
         reason = _unusual(leaf)
         if reason is not None:
             return reason
-    if any(_is_altered(part) for part in module.modules()):
+    fields = [field for part in module.modules() for field in vars(part).items()]
+    hooked = any("hooks" in name and isinstance(item, dict) and item for name, item in fields)
+    if hooked or "forward" in dict(fields):
         return "a layer carries hooks or a forward method of its own"
     parameters = [p for leaf in leaves for p in leaf.parameters()]
     if any(p._backward_hooks for p in parameters):
@@ -209,14 +207,6 @@ def _unusual(leaf: nn.Module) -> str | None:
     if isinstance(leaf, nn.BatchNorm1d) and (not leaf.track_running_stats or leaf.momentum is None):
         return "only a BatchNorm with running statistics and a momentum has a stacked form"
     return None
-
-
-def _is_altered(part: nn.Module) -> bool:
-    """Whether a module does more than its class says."""
-    hooked = any(
-        "hooks" in name and item for name, item in vars(part).items() if isinstance(item, dict)
-    )
-    return hooked or "forward" in vars(part)
 
 
 class Chain:
