@@ -273,9 +273,8 @@ def test_an_operating_point_is_found_where_there_is_room():
     assert point["privacy"] < point["utility"]
     assert point["recommended"] == pytest.approx((point["privacy"] + point["utility"]) / 2)
     assert found.frontier["operating_point"] == RECOMMENDED
-    assert candidate(found, RECOMMENDED)["settings"]["sigma"] == pytest.approx(
-        point["recommended"], rel=1e-6
-    )
+    sigma = candidate(found, RECOMMENDED)["settings"]["sigma"]
+    assert sigma == pytest.approx(point["recommended"], rel=1e-6)
 
 
 def test_where_there_is_no_room_both_sides_are_priced():
@@ -346,15 +345,9 @@ def test_other_heads_are_measured_by_drawing(kind):
     else:
         head = (rng.standard_normal((3, 6)), np.zeros(3))
         labels = (PEOPLE["representations"] @ head[0].T).argmax(axis=1)
-    found = audit_embeddings(
-        PEOPLE["representations"],
-        PEOPLE["user_ids"],
-        labels,
-        head,
-        settings=quick(
-            **{**SMALL, "sigmas": (1.0, 2.0)}, repeats=3, radius_points=20, radius_draws=50
-        ),
-    )
+    asked = quick(**{**SMALL, "sigmas": (1.0, 2.0)}, repeats=3, radius_points=20, radius_draws=50)
+    vectors, owner = PEOPLE["representations"], PEOPLE["user_ids"]
+    found = audit_embeddings(vectors, owner, labels, head, settings=asked)
     section = found.representations["models"][0]
     assert section["utility"]["measure"] == ("AUC" if kind == "module" else "accuracy")
     assert not section["utility"]["closed_form"]

@@ -77,14 +77,9 @@ def test_constant_vectors_are_chance_and_said_to_be_tied():
     constant = np.full_like(PEOPLE["representations"], 0.1)
     found = audit_embeddings(**changed(representations=constant), settings=quick(**SMALL))
     attacks = found.representations["models"][0]["attacks"]
-    assert {one["name"] for one in attacks} >= {
-        "cosine",
-        "l2",
-        "all vectors",
-        "nearest row",
-        "nearest row, all vectors",
-        "softmax, all vectors",
-    }
+    names = {one["name"] for one in attacks}
+    assert {"cosine", "l2", "all vectors", "nearest row"} <= names
+    assert {"nearest row, all vectors", "softmax, all vectors"} <= names
     assert [one["lift"]["1"]["value"] for one in attacks] == pytest.approx([1.0] * len(attacks))
     ties = next(one for one in found.checks if one["name"] == "ties")
     assert ties["status"] == "warn" and ties["detail"].startswith("100.00%")
