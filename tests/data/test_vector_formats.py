@@ -137,7 +137,7 @@ def as_tensors() -> dict[str, torch.Tensor]:
 
 def few(**changed: Any) -> EmbeddingSettings:
     small = {"sigmas": (1.0,), "surface": (), "averaged": (1,), "draws": 1, "plays": 0}
-    return EmbeddingSettings(**{**small, "refine": 0, **changed})
+    return EmbeddingSettings(**{**small, "refine": 0, "radius_draws": 50, **changed})
 
 
 @pytest.mark.parametrize("name", FILES)

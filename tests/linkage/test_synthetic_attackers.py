@@ -72,14 +72,14 @@ def three(kind: str, rows: int, seed: int) -> tuple[Rows, Rows, Rows]:
     return original, control, made
 
 
-def audited(original: Rows, made: Rows, control: Rows, rule: str = "excess<=0.25") -> Findings:
-    settings = SyntheticSettings(rule=(rule,))
+def audited(original: Rows, made: Rows, control: Rows, *rules: str) -> Findings:
+    settings = SyntheticSettings(rule=rules or ("excess<=0.25",))
     return audit_synthetic(original, made, control, QUASI, "ill", settings=settings)
 
 
-def outcome(original: Rows, made: Rows, control: Rows, rule: str = "excess<=0.25") -> str:
+def outcome(original: Rows, made: Rows, control: Rows) -> str:
     try:
-        return str(audited(original, made, control, rule).verdict["outcome"])
+        return str(audited(original, made, control).verdict["outcome"])
     except InputError:
         return "refused"
 
@@ -134,14 +134,12 @@ def test_pairs_and_trees_are_right_about_rows_that_are_alike() -> None:
     assert in_pairs(scores, scores, 0.95).excess.value == 0
 
 
-@pytest.mark.parametrize("far", [False, True])
-def test_near_copies_are_counted_and_named(far: bool) -> None:
+def test_near_copies_are_counted_and_named() -> None:
     """5 % of the rows; one row of 1e12 hides none of them."""
     original, control, made = three("normal", 1200, 0)
     near = moved(taken(original, slice(60)), np.random.default_rng(2))
     made = below(near, taken(made, slice(60, None)))
-    if far:
-        made = {name: np.append(column[:-1], 1e12) for name, column in made.items()}
+    made = {name: np.append(column[:-1], 1e12) for name, column in made.items()}
     found = audited(original, made, control)
     people = {one["share"]: one for one in found.table["people"]}
     assert 60 <= people[0.005]["people"] <= 75 and people[0.005]["expected"] == 6
@@ -152,8 +150,8 @@ def test_near_copies_are_counted_and_named(far: bool) -> None:
 
 def parts(kind: str, seed: int = 0) -> Iterator[tuple[str, Rows, Rows, Rows]]:
     """Synthetic rows that hold a part of the original ones."""
-    original, control, made = three(kind, 500, seed)
-    half = 250
+    original, control, made = three(kind, 300, seed)
+    half = 150
     for name, columns in {
         "some columns of half": ("age", "town", "debt"),
         "the secret and what is known of half": (*QUASI, "ill"),
@@ -355,7 +353,7 @@ def test_no_blinded_audit_passes_over_seeds(kind: str, seed: int) -> None:
 
 
 def test_honest_rows_pass_where_there_are_enough() -> None:
-    for kind in KINDS:
+    for kind in ("coarse", "normal"):  # mixed ones are below
         original, control, made = three(kind, 1000, 7)
         assert outcome(original, made, control) == "pass", kind
 
@@ -372,9 +370,10 @@ def test_honest_rows_pass_nine_times_in_ten() -> None:
 
 def test_each_metric_passes_and_a_planted_leak_is_seen() -> None:
     original, control, made = three("mixed", 1000, 3)
-    for metric in ("identical", "closest", "singling-out", "inference", "linkability"):
-        found = audited(original, made, control, f"{metric}<=0.25")
-        assert found.verdict["outcome"] == "pass", (metric, found.rules)
+    every = ("excess", "identical", "closest", "singling-out", "inference", "linkability")
+    found = audited(original, made, control, *(f"{metric}<=0.25" for metric in every))
+    assert [rule["outcome"] for rule in found.rules] == ["pass"] * 6, found.rules
+    assert found.verdict["outcome"] == "pass"
     plants = found.candidates[0]["plants"]
     assert {one["kind"] for one in plants} == {
         "verbatim",

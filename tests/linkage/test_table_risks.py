@@ -89,7 +89,7 @@ def tables(draw: st.DrawFn) -> dict[str, np.ndarray]:
 
 
 @given(tables(), st.sampled_from(["0", "5%", "30%"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_metric_is_the_count_by_definition(
     table: dict[str, np.ndarray], tolerance: str
 ) -> None:

@@ -412,7 +412,7 @@ RIGHT = [thresholded, paired, failing, of_arrays]
 
 @pytest.mark.parametrize("make", RIGHT)
 @pytest.mark.parametrize(
-    "times", [6, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+    "times", [4, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 )
 def test_right_mechanisms_of_several_forms_are_not_accused(make, times: int) -> None:
     flags = 0

@@ -7,10 +7,10 @@ from reidentification_people import audit_embeddings, quick
 from lethe.reidentification.smoothing import smooth
 from lethe.reidentification.transforms import fitted
 
-PEOPLE, ROWS, SIGMAS = 60, 10, (0.01, 0.3, 1.0)
+PEOPLE, ROWS, SIGMAS = 60, 10, (0.01, 0.3)
 OWNER = np.repeat(np.arange(PEOPLE), 2 * ROWS)
 LATER = np.tile(np.repeat([False, True], ROWS), PEOPLE)
-MITIGATIONS = ("pca-4", "quantised-2", "quantised-4", "k-same-5", "shaped-noise-0.3")
+MITIGATIONS = ("pca-4", "quantised-4", "k-same-5", "shaped-noise-0.3")
 
 
 def three_habits(rng):

@@ -279,6 +279,6 @@ def test_many_people_are_looked_for_in_part_and_the_page_says_so(monkeypatch):
     assert len(part.probe_rows) == 100 and part.probes == 240 and len(part.users) == 60
     assert set(np.bincount(part.probe_user)) == {0, 4}
     assert len(sampled(split, 0, 240).probe_rows) == 240
-    found = audit_embeddings(vectors, owner, settings=quick(**FAST))
+    found = audit_embeddings(vectors, owner, settings=quick(**FAST, draws=1))
     assert "by 25 users" in str(found.representations["models"][0]["attacks"][0]["top"])
     assert any("25 of 60 people were drawn at random" in words for words in found.limits)

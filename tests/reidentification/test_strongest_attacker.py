@@ -233,7 +233,8 @@ def test_a_threat_model_rules_attackers_out():
     names = [a.name for a in allowed(vectors=3)]
     assert {"3 vectors", "plda, 3 vectors"} < set(names) and len(set(names)) == len(names)
     assert not any(a.clean_gallery for a in allowed(clean_gallery=False))
-    some = audit_embeddings(**population(), settings=quick(**FAST, joined=1, clean_gallery=False))
+    asked = quick(**{**FAST, "sigmas": (1.0,)}, joined=1, clean_gallery=False)
+    some = audit_embeddings(**population(users=20), settings=asked)
     run = {r["attack"] for c in some.candidates for r in c["risk_from"]["results"]}
     assert run <= {a.name for a in allowed(False, 1)}
     not_run = {row["name"] for row in some.attacks_not_run}
@@ -243,12 +244,12 @@ def test_a_threat_model_rules_attackers_out():
 # ---------------------------------------------------------------- controls
 
 
-@pytest.mark.parametrize("decimals", [0, 1, 12])
+@pytest.mark.parametrize("decimals", [0, 12])
 def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
     """With ties, and without: as ranking the probes anew for every permutation."""
-    vectors, owner, period = drifting()
+    vectors, owner, period = drifting(users=120)
     sight = sight_of(np.round(vectors, decimals) + 0.0, split_periods(owner, period, 1, 2))
-    panel, rng = Panel(EVERY, folds(300)), np.random.default_rng(0)
+    panel, rng = Panel(EVERY, folds(120)), np.random.default_rng(0)
     for attacker in EVERY:
         if attacker.metric == attackers.PLDA:
             continue
@@ -294,7 +295,8 @@ def test_an_attacker_who_finds_people_under_other_names_decides_nothing(monkeypa
     )
     # More dimensions than pairs: whatever pairs there are, the metric brings them together.
     people = population(users=20, dimensions=100, spread=0.3)
-    found = audit_embeddings(**people, settings=quick(**FAST, sigmas=(1.0,), draws=2))
+    asked = quick(**FAST, sigmas=(1.0,), draws=2)
+    found = audit_embeddings(people["representations"], people["user_ids"], settings=asked)
     failed = [row for row in found.checks if row["status"] == "fail"]
     assert failed and all(row["name"] == "permuted identities" for row in failed)
     voided = {row["detail"].split(":")[0] for row in failed}
@@ -390,7 +392,9 @@ def test_a_rule_that_a_sample_cannot_decide_says_how_many_it_takes():
     rng = np.random.default_rng(8)
     nothing = population(users=40, spread=0.0)
     nothing["representations"] = rng.standard_normal(nothing["representations"].shape)
-    found = audit_embeddings(**nothing, settings=quick(**FAST, rule=("lift<=2", "top-1<=0.01")))
+    found = audit_embeddings(
+        **nothing, settings=quick(**FAST, sigmas=(1.0,), rule=("lift<=2", "top-1<=0.01"))
+    )
     assert [row["outcome"] for row in found.rules] == [UNDECIDED] * 2
     assert found.verdict["outcome"] == UNDECIDED
     said = [text for text in found.verdict["words"] if "it needs" in text]
@@ -411,7 +415,8 @@ def test_across_periods_utility_counts_later_rows_only():
     logits = people["representations"][:, 0]
     people["labels"] = np.where(period == "first", logits > 0, rng.random(n) > 0.5).astype(int)
     model = Released("one", **people, period=period)
-    settings_ = quick(**FAST, known="first", later="second", min_rows=2)
+    asked = {**FAST, "sigmas": (1.0,), "draws": 1}
+    settings_ = quick(**asked, known="first", later="second", min_rows=2)
     task = task_of(model, settings_)
     assert set(period[task.rows]) == {"second"}
     assert task.at(0.0).value.low < 0.6 < task_of(model, quick(**FAST)).at(0.0).value.low

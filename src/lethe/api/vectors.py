@@ -50,7 +50,7 @@ def audit_vectors(
     >>> rng = np.random.default_rng(0)
     >>> users = np.arange(10).repeat(6)
     >>> vectors = rng.normal(size=(10, 4))[users] + rng.normal(size=(60, 4)) / 9
-    >>> found = audit_vectors(vectors, users, save=False, quiet=True, sigmas=1.0)
+    >>> found = audit_vectors(vectors, users, save=False, quiet=True, sigmas=1.0, draws=2)
     >>> found.subject["release"]
     'embeddings'
     """

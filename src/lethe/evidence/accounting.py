@@ -241,8 +241,8 @@ def noise_for(
     Raises:
         InputError: a target that `most` does not reach, or an argument outside its range.
 
-    >>> round(noise_for(3.0, 1e-5, sampling_rate=0.01, steps=1000, sensitivity=1.0), 2)
-    0.81
+    >>> round(noise_for(3.0, 1e-5, sampling_rate=0.01, steps=10, sensitivity=1.0), 2)
+    0.57
     """
     check_between("epsilon", epsilon, 0, math.inf, open_low=True, open_high=True)
     check_between("most", most, LEAST_NOISE, math.inf, open_low=True, open_high=True)
