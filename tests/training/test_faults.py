@@ -62,7 +62,7 @@ try:
         jobs = jobs_in(run.path / "shadows")
         missing = [job for job in jobs if job.finished() is None]
         say = lambda text: print(text, flush=True)
-        print(sum(run_in_processes(missing, train_chunk, 2, say)), "trained", flush=True)
+        print(sum(run_in_processes(missing, train_chunk, 1, say)), "trained", flush=True)
 except LetheError as error:
     print(error, flush=True)
     sys.exit(error.exit_code)
