@@ -106,6 +106,7 @@ GATES = {
     "auc<=0.9": "pass",
     "auc<=0.5": "fail",
     "tpr@0.1<=0.99": "pass",
+    "tpr@0.05<=0.9": "pass",  # no rate of the usual ones
     "tpr@0.1<=0.12": "fail",
     "tau@0.1<=0.001": "fail",
     "tau@0.1<=0.95": "fail",  # ln, not the rate itself
@@ -124,13 +125,8 @@ def test_rules(few):
     assert {rule: one["outcome"] for rule, one in rulings.items()} == GATES
     assert {one["candidate"] for one in few["rules"]} == {"baseline"}
     assert few["verdict"]["outcome"] == "fail" and few["verdict"]["words"]
-
-
-def test_a_rule_at_an_unusual_rate_is_measured(made):
-    document = checked(audit_scores("x", made, replace(FEW, rule=("tpr@0.05<=0.9",))))
-    assert document["rules"][0]["evidence"]["value"] is not None
-    assert "0.05" in document["candidates"][0]["attacks"]["lira-online"]["tpr"]
-    assert document["verdict"]["outcome"] == "pass"
+    assert rulings["tpr@0.05<=0.9"]["evidence"]["value"] is not None
+    assert "0.05" in few["candidates"][0]["attacks"]["lira-online"]["tpr"]
 
 
 @pytest.mark.usefixtures("unplanted_here")

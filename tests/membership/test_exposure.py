@@ -123,7 +123,7 @@ def two(models, records, seed, change, shared=0.5):
 
 @pytest.mark.parametrize("models, change", [(8, 0.0), (16, 0.5)])
 def test_mean_change_is_unbiased_and_covers(models, change):
-    runs = 100
+    runs = 60
     errors, inside = [], []
     for seed in range(runs):
         (before, after), old, new = two(models, 150, seed, change)

@@ -61,7 +61,7 @@ codes = st.lists(
 
 
 @given(rows=codes, alone=st.booleans(), mask=st.integers(1, 31))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_values_and_pulls_agree_with_leaving_each_person_out(
     rows: list[tuple[int, int, int]], alone: bool, mask: int
 ) -> None:

@@ -181,7 +181,7 @@ def test_norms_that_cancel_are_not_lost_to_rounding() -> None:
     torch.testing.assert_close(norms.double(), exact, rtol=2e-5, atol=0)
 
 
-@pytest.mark.parametrize("name", ["Bert", "GPT2", "Llama LM"])
+@pytest.mark.parametrize("name", ["Bert", "GPT2", pytest.param("Llama LM", marks=pytest.mark.slow)])
 def test_stock_transformers_work_as_they_are(name: str) -> None:
     import transformers
 

@@ -91,6 +91,7 @@ def tiny_disk(tmp_path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True, timeout=600)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_keeps_what_is_whole_and_resumes(tiny_disk, expected) -> None:
     code, said = run(tiny_disk / "run")
     assert code == 4, said

@@ -147,26 +147,6 @@ def test_an_edited_file_is_read_anew(tmp_path: Path) -> None:
     assert len(hashes) == 2
 
 
-def test_a_recipe_that_says_data_classes_travels_to_other_processes(tmp_path) -> None:
-    # `torch` and `classes` in one function look like the module torch.classes, which cannot
-    # be pickled.
-    (tmp_path / "mine.py").write_text(
-        "import torch\n"
-        "from lethe import TorchRecipe\n"
-        "def make(data):\n"
-        "    def module():\n"
-        "        return torch.nn.Sequential(torch.nn.Linear(2, len(data.classes)))\n"
-        "    return TorchRecipe(module, epochs=1)\n"
-    )
-    data = SimpleNamespace(classes=("a", "b"))
-    recipe = load_recipe(f"{tmp_path / 'mine.py'}:make", data)
-    assert list(run_in_processes([recipe], outputs_of, 1)) == [2]
-
-
-def outputs_of(recipe: TorchRecipe) -> int:
-    return int(recipe.make_module()[0].out_features)
-
-
 BESIDE = """
 from lethe.training.recipe import CallableRecipe, TorchRecipe
 import beside
@@ -191,6 +171,7 @@ def other():
 """
 
 
+@pytest.mark.slow
 def test_a_recipe_with_modules_beside_it_works_in_other_processes(tmp_path: Path) -> None:
     """Its classes travel by value; what it imports is found by the path that workers get."""
     reference = write(tmp_path, BESIDE)
@@ -204,11 +185,31 @@ def test_a_recipe_with_modules_beside_it_works_in_other_processes(tmp_path: Path
             recipe = load_recipe(reference.replace(":make", f":{name}"), None)
             spec = Spec(features, labels, 2, np.ones(20, bool), recipe, Treatment(), 0)
             jobs = chunk_jobs(spec, tmp_path / name, 4, 2)
-            assert sum(run_in_processes(jobs, train_chunk, 1)) == 4
+            assert sum(run_in_processes(jobs, train_chunk, 2)) == 4
             found.append(Shadows.from_shards(jobs, labels).signals)
     finally:
         stop_processes()
     assert found[0].shape == found[1].shape == (4, 20)
+
+
+def test_a_recipe_that_says_data_classes_travels_to_other_processes(tmp_path) -> None:
+    # `torch` and `classes` in one function look like the module torch.classes, which cannot
+    # be pickled.
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "from lethe import TorchRecipe\n"
+        "def make(data):\n"
+        "    def module():\n"
+        "        return torch.nn.Sequential(torch.nn.Linear(2, len(data.classes)))\n"
+        "    return TorchRecipe(module, epochs=1)\n"
+    )
+    data = SimpleNamespace(classes=("a", "b"))
+    recipe = load_recipe(f"{tmp_path / 'mine.py'}:make", data)
+    assert list(run_in_processes([recipe], outputs_of, 1)) == [2]
+
+
+def outputs_of(recipe: TorchRecipe) -> int:
+    return int(recipe.make_module()[0].out_features)
 
 
 @pytest.mark.parametrize(
