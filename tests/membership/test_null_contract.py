@@ -15,7 +15,7 @@ from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.scoring import score
 from lethe.training.shadows import Shadows
 
-RECORDS, HELD = 240, 60
+RECORDS, HELD = 400, 60
 
 
 def always_in(models, records, seed=0):
