@@ -103,7 +103,6 @@ def test_documents_are_valid_and_read_back(made):
 )
 def test_the_schema_refuses_what_no_reader_expects(path, value):
     document = json.loads((GOLDEN / "model.json").read_bytes())
-    valid(document)
     place = document
     for step in path[:-1]:
         place = place[step]

@@ -15,7 +15,7 @@ levels = st.sampled_from([0.8, 0.9, 0.95, 0.99])
 
 
 @given(counts, levels)
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_clopper_pearson_agrees_with_scipy(pair, confidence):
     successes, trials = pair
     mine = clopper_pearson(successes, trials, confidence)

@@ -105,7 +105,7 @@ def test_the_recursion_finds_the_optimum_of_the_linear_program(epsilon, delta, r
 @given(
     st.floats(0, 3), st.integers(1, 60).flatmap(lambda r: st.tuples(st.just(r), st.integers(1, r)))
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_no_curve_is_refuted_that_a_real_mechanism_has(parameter, pair):
     """Guessing independent coins of m mechanisms makes V binomial; its tail is then the truth."""
     r, v = pair
@@ -186,16 +186,11 @@ def test_randomized_response_is_met_and_not_exceeded(form):
     lows = []
 
     def bound(score, coins):
-        right = int((score.astype(bool) == coins).sum())
-        lows.append(one_run_epsilon(400, 400, right, form=form))
+        lows.append(one_run_bound(score, coins, guesses=Guesses((1.0,)), form=form).low)
         return lows[-1]
 
     assert violations(1.0, draw, bound) <= MOST
     assert np.median(lows) > 0.75
-    plan = Guesses((1.0,))
-    assert (
-        violations(1.0, draw, lambda s, c: one_run_bound(s, c, guesses=plan, form=form).low) <= MOST
-    )
 
 
 @pytest.mark.parametrize("form", FORMS)

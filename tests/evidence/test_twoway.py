@@ -38,7 +38,7 @@ def small_table(seed=0, models=6, records=14, levels=None):
     return member, score if levels is None else np.round(score * levels)
 
 
-def redrawn(member, score, fprs, label, rng, draws=1500):
+def redrawn(member, score, fprs, label, rng, draws=600):
     """(draws, 1 + F) AUC and TPRs of exact weighted curves with clusters redrawn: the slow way."""
     order = np.argsort(-score, kind="stable")
     member, label = member[order], label[order]
@@ -253,7 +253,7 @@ def test_clusters_are_numbered_and_many_records_are_grouped():
     assert np.ptp(np.bincount(many.cells.ravel())) <= 1
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_two_pairs_of_models_give_wide_but_finite_intervals(seed):
     member, score = small_table(seed, models=4, records=400)
     pairs = np.arange(4) // 2

@@ -40,7 +40,7 @@ def audit(members, seed=0, gap=0.0, held=HELD) -> Shadows:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_all_attacks_score_the_same_cells(design):
-    members = DESIGNS[design](7, 400, 2)
+    members = DESIGNS[design](7, 200, 2)
     for name, found in score(audit(members, 2), NAMES).items():
         assert (np.isfinite(found) == scored_cells(members)).all(), name
 
@@ -79,13 +79,13 @@ def test_a_targets_own_membership_is_not_used(name):
 
 
 def test_given_targets_are_attacked_with_all_references():
-    members = paired(40, 1200, 6)
-    whole = audit(members, 6, gaps(1200, 6, 1.5))
+    members = paired(40, 600, 6)
+    whole = audit(members, 6, gaps(600, 6, 1.5))
     references, targets = whole.select(slice(0, 24)), whole.select(slice(24, None))
     found = score(references, NAMES, targets=targets)
     assert list(found) == list(NAMES)
     for name, table in found.items():
-        assert table.shape == (16, 1200) and np.isfinite(table).all(), name
+        assert table.shape == (16, 600) and np.isfinite(table).all(), name
         assert auc(targets.members, table) > (0.53 if name == "gap" else 0.56), name
     # What the targets were trained on must not matter: it is what is asked.
     lied = score(references, NAMES, targets=replace(targets, members=~targets.members))
@@ -137,7 +137,7 @@ def test_automatic_and_all_take_what_can_be_run():
 
 
 def test_the_same_seed_gives_the_same_bits():
-    whole = audit(paired(8, 700, 12), 12, 1.0)
+    whole = audit(paired(8, 200, 12), 12, 1.0)
     one, two = score(whole, NAMES, seed=3), score(replace(whole), NAMES, seed=3)
     again, other = score(whole, NAMES, seed=3), score(whole, NAMES, seed=4)
     for name in NAMES:
@@ -148,7 +148,7 @@ def test_the_same_seed_gives_the_same_bits():
 
 
 def test_what_does_not_fit_is_made_again_and_gives_the_same_bits(monkeypatch):
-    whole = audit(paired(8, 500, 15), 15, 1.0)
+    whole = audit(paired(8, 200, 15), 15, 1.0)
     at_hand = score(whole, ("learned-ratio",))["learned-ratio"]
     monkeypatch.setattr(learned, "_AT_HAND", 0)
     assert (score(replace(whole), ("learned-ratio",))["learned-ratio"] == at_hand).all()
@@ -178,7 +178,7 @@ def test_a_new_attack_is_one_function_and_one_line_of_the_registry(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_that_knows_of_membership_is_left_by_the_null_audit(name, people):
     """Of models that tell much, too: an attack must not be voided for what was left of it."""
-    members = paired(16, 600 // people, 7).repeat(people, axis=1)
+    members = paired(16, 360 // people, 7).repeat(people, axis=1)
     leaky = audit(members, 7, 2.0)
     if people > 1:
         leaky = replace(leaky, groups=np.arange(members.shape[1]) // people)

@@ -108,7 +108,9 @@ def linear(path, models=8, seed=0, data=None, **settings):
 
 
 def test_sklearn_audit_end_to_end(tmp_path):
-    document = valid(linear(tmp_path / "run", rule=("auc<=0.999",), release="weighted"))
+    document = valid(
+        linear(tmp_path / "run", data=small(120), rule=("auc<=0.999",), release="weighted")
+    )
     assert [one["name"] for one in document["candidates"]] == [
         "baseline",
         "weighted",
@@ -133,6 +135,7 @@ def test_same_seed_same_bytes_and_another_seed_other_numbers(tmp_path):
     assert valid(one)["candidates"] != valid(other)["candidates"]
 
 
+@pytest.mark.slow
 def test_more_models_keep_the_shards_and_the_weights(tmp_path):
     path = tmp_path / "run"
     first = valid(linear(path, 8, data=small(120), mitigations=("weighted",)))
@@ -151,6 +154,7 @@ def test_more_models_keep_the_shards_and_the_weights(tmp_path):
     assert more["candidates"][1]["vulnerability"]["baseline_records_t"]["value"] is not None
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_is_trained_again_and_lost_exposures_cost_nothing(tmp_path):
     path = tmp_path / "run"
 

@@ -61,6 +61,7 @@ def test_scores_file_end_to_end(npz):
     assert document["attacks_not_run"]
 
 
+@pytest.mark.usefixtures("few", "unplanted_here")
 def test_groups_widen_the_intervals(made, few):
     groups = np.arange(300) // 10
     grouped = Shadows(made.signals, made.members, made.ids, made.labels, groups)
@@ -77,8 +78,8 @@ def test_groups_widen_the_intervals(made, few):
 @pytest.mark.usefixtures("unplanted_here")
 @pytest.mark.parametrize(
     "members",
-    [paired(5, 121), nearly_balanced(5, 120), coins(6, 151), coins(17, 80, 1, 0.3), paired(16, 20)],
-    ids=["pairs and one", "odd", "coins", "few in", "fewest records"],
+    [paired(5, 121), nearly_balanced(5, 120), coins(17, 80, 1, 0.3), paired(16, 20)],
+    ids=["pairs and one", "odd", "few in", "fewest records"],
 )
 def test_odd_shapes_are_audited(members):
     """LeakPro crashes on an odd population."""
@@ -105,6 +106,7 @@ GATES = {
     "auc<=0.9": "pass",
     "auc<=0.5": "fail",
     "tpr@0.1<=0.99": "pass",
+    "tpr@0.05<=0.9": "pass",  # no rate of the usual ones
     "tpr@0.1<=0.12": "fail",
     "tau@0.1<=0.001": "fail",
     "tau@0.1<=0.95": "fail",  # ln, not the rate itself
@@ -123,13 +125,8 @@ def test_rules(few):
     assert {rule: one["outcome"] for rule, one in rulings.items()} == GATES
     assert {one["candidate"] for one in few["rules"]} == {"baseline"}
     assert few["verdict"]["outcome"] == "fail" and few["verdict"]["words"]
-
-
-def test_a_rule_at_an_unusual_rate_is_measured(made):
-    document = checked(audit_scores("x", made, replace(FEW, rule=("tpr@0.05<=0.9",))))
-    assert document["rules"][0]["evidence"]["value"] is not None
-    assert "0.05" in document["candidates"][0]["attacks"]["lira-online"]["tpr"]
-    assert document["verdict"]["outcome"] == "pass"
+    assert rulings["tpr@0.05<=0.9"]["evidence"]["value"] is not None
+    assert "0.05" in few["candidates"][0]["attacks"]["lira-online"]["tpr"]
 
 
 @pytest.mark.usefixtures("unplanted_here")

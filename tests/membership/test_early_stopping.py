@@ -154,11 +154,11 @@ def at_stops(loss, t, seed=0, models=16, records=300, held=200):
     ],
 )
 def test_the_best_stop_is_what_the_audit_would_recommend(loss, t, best):
-    cut = at_stops(loss, t)
+    cut = at_stops(loss, t, records=150)
     first = measure(cut(9), BASELINE, None, QUICK)
     found, stops = compare_stops((1, 2, 3), cut, first, QUICK)
     assert found == best and [stop.epochs for stop in stops] == [1, 2, 3]
-    weights = np.ones(300, np.float32)
+    weights = np.ones(150, np.float32)
     shown = best_stop(EarlyStopping((1, 2, 3), 9), cut, first, QUICK, weights)
     assert shown.mitigation.settings["epochs"] == best and shown.among == 3
     alone = measure(cut(best), BASELINE, first, QUICK)

@@ -24,7 +24,7 @@ def true_t(gap, model_sd=0.3):
     return gap / math.sqrt(2 + 2 * model_sd**2)
 
 
-@pytest.fixture(scope="module", params=[(16, 150)], ids=str)
+@pytest.fixture(scope="module", params=[(16, 100)], ids=str)
 def runs(request):
     """Many audits of 300 records: estimates beside the truth."""
     models, count = request.param
@@ -121,9 +121,9 @@ def two(models, records, seed, change, shared=0.5):
     return made, gap / math.sqrt(2), gap * (1 - change) / math.sqrt(2)
 
 
-@pytest.mark.parametrize("models, change", [(8, 0.0), (16, 0.0), (16, 0.5)])
+@pytest.mark.parametrize("models, change", [(8, 0.0), (16, 0.5)])
 def test_mean_change_is_unbiased_and_covers(models, change):
-    runs = 100
+    runs = 60
     errors, inside = [], []
     for seed in range(runs):
         (before, after), old, new = two(models, 150, seed, change)

@@ -15,12 +15,13 @@ from lethe.training.shadows import Shadows, read_models
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
-MODELS, RECORDS, HELD = 24, 1200, 60
+FEW = AuditSettings(attack=("lira-online", "loss-threshold"))
+MODELS, RECORDS, HELD = 24, 600, 60
 
 
 @pytest.fixture(scope="module")
 def tables():
-    """24 models on 1,200 records and 60 that none was trained on."""
+    """24 models on 600 records and 60 that none was trained on."""
     members = paired(MODELS, RECORDS, 3)
     phi = signals(members, 3, gaps(RECORDS, 3, 1.5))
     outside = np.random.default_rng(3).normal(size=(MODELS, HELD))
@@ -43,7 +44,7 @@ def test_one_target_and_its_references(tmp_path, tables):
     assert (references.models, attacked.models, references.records) == (23, 1, RECORDS)
     assert references.population.shape == (23, HELD)
     assert "60 records are OUT of every model" in references.notes[0]
-    document = audit_scores("mine", references, AuditSettings(), targets=attacked).to_json()
+    document = audit_scores("mine", references, FEW, targets=attacked).to_json()
     jsonschema.validate(document, schema())
     found = document["candidates"][0]["attacks"]["lira-online"]
     table = score(references, ("lira-online",), targets=attacked)["lira-online"]
@@ -53,7 +54,7 @@ def test_one_target_and_its_references(tmp_path, tables):
         tpr_at_fpr(attacked.members, table, 0.1).tpr
     )
     assert "1 of the 24 models is the target" in " ".join(document["data"]["notes"])
-    # Of one model and 600 non-members a rate of 1 % cannot be told.
+    # Of one model and 300 non-members a rate of 1 % cannot be told.
     assert "refused" in found["tpr"]["0.01"]
 
 

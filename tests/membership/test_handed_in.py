@@ -105,7 +105,7 @@ def folds(models, records, seed):
 
 
 @pytest.mark.parametrize("design", [*DESIGNS, "folds"])
-@pytest.mark.parametrize("gap", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("gap", [0.0, 2.0])
 def test_membership_where_it_belongs_is_not_stopped(design, gap):
     """Also where neighbours in the table are alike, as sorted records are."""
     for seed in range(4):
@@ -123,17 +123,16 @@ def test_membership_where_it_belongs_is_not_stopped(design, gap):
 def split(kind, X, rng):
     return {
         "random": rng.random(len(X)) < 0.5,
-        "by a column": X[:, 1] < 0,
         "near the middle": np.abs(X[:, 1]) < 0.7,
         "by two columns": X[:, 1] * X[:, 2] > 0,
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["random", "by a column", "near the middle", "by two columns"])
+@pytest.mark.parametrize("kind", ["random", "near the middle", "by two columns"])
 def test_members_that_features_tell_stop_the_verdict_of_a_fitted_model(kind):
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(600, 5))
-    y = (X[:, 0] + rng.normal(size=600) > 0).astype(int)
+    X = rng.normal(size=(300, 5))
+    y = (X[:, 0] + rng.normal(size=300) > 0).astype(int)
     members = split(kind, X, rng)
     fitted = LogisticRegression().fit(X[members], y[members])
     found = lethe.audit(fitted, X, y, members=members, rule="auc<=0.5", **QUIET)
@@ -159,11 +158,11 @@ def test_labels_tell_members_of_given_models():
 
 def test_a_random_split_is_called_one_that_was_not_once_in_a_hundred():
     stopped = 0
-    for seed in range(24):
+    for seed in range(16):
         rng = np.random.default_rng([seed, 3])
         one = shadows(coins(1, 200, seed), rng.normal(size=(1, 200)))
         stopped += drawn_alike(one, rng.normal(size=(200, 3)), seed) is not None
-    assert stopped <= 2  # P(3 or more of 24 at 0.01) < 0.002
+    assert stopped <= 2  # P(3 or more of 16 at 0.01) < 0.001
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -192,18 +191,18 @@ def test_copies_that_are_members_where_others_are_not_earn_no_pass(models, jitte
 
 def test_near_copies_of_the_data_are_measured_both_ways():
     """Scores are no copies of each other here; the features are."""
-    members, rng = np.hstack([paired(16, 300, 2)] * 2), np.random.default_rng(0)
-    members[:, 300:] ^= True
-    features = rng.normal(size=(300, 4))
+    members, rng = np.hstack([paired(16, 200, 2)] * 2), np.random.default_rng(0)
+    members[:, 200:] ^= True
+    features = rng.normal(size=(200, 4))
     features = np.vstack([features, features + 1e-4])
     made = shadows(members, signals(members, 2, 1.5))
     asked = AuditSettings(attack=("lira-offline",), rule=("auc<=0.99",))
     outcomes = [
         audit_scores("x", models, asked, features=features).to_json()["verdict"]["outcome"]
-        for models in (made, dataclasses.replace(made, groups=np.arange(600)))
+        for models in (made, dataclasses.replace(made, groups=np.arange(400)))
     ]
     assert outcomes == ["not-enough-evidence", "pass"]
-    assert np.unique(near_pairs(features)).size == 300
+    assert np.unique(near_pairs(features)).size == 200
     assert np.unique(near_pairs(rng.normal(size=(600, 3)))).size > 590
 
 
@@ -266,8 +265,8 @@ def test_functions_that_read_other_rows_hardly_ever_go_through(monkeypatch, tmp_
     recipe = CallableRecipe(lambda rows, weights, seed: None, "logits")
     spec = Spec(np.eye(60), labels, 2, np.ones(60, bool), recipe, Treatment(), 0)
     monkeypatch.setattr(inputs, "_trained_on", lambda *_: rng.normal(size=(2, 60)))
-    plain = [shadows(paired(4, 60), rng.normal(size=(4, 60))) for _ in range(2000)]
-    assert sum(not list(own_rows(one, spec, tmp_path)) for one in plain) <= 4
+    plain = [shadows(paired(4, 60), rng.normal(size=(4, 60))) for _ in range(1000)]
+    assert sum(not list(own_rows(one, spec, tmp_path)) for one in plain) <= 2
     moved = lambda part, *_: 3 * part + rng.normal(size=(2, 60))  # noqa: E731
     monkeypatch.setattr(inputs, "_trained_on", moved)
     through = sum(not list(own_rows(one, spec, tmp_path)) for one in plain[:100])

@@ -117,8 +117,7 @@ def test_what_masking_truncation_and_packing_do_is_seen(plan, tokenizer):
         training_checks(packed, plan_text_canaries(TEXTS, tokenizer, 72, seed=6))
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_callback_watches_a_trainer_and_changes_nothing(plan, tokenizer, tmp_path, masked):
+def test_the_callback_watches_a_trainer_and_changes_nothing(plan, tokenizer, tmp_path):
     class Rows(torch.utils.data.Dataset):
         def __init__(self, texts):
             self.rows = [tokenizer(text)["input_ids"] for text in texts]
@@ -128,7 +127,7 @@ def test_the_callback_watches_a_trainer_and_changes_nothing(plan, tokenizer, tmp
 
         def __getitem__(self, at):
             own = self.rows[at]
-            return {"input_ids": own, "labels": [-100] * len(own) if masked else own}
+            return {"input_ids": own, "labels": own}
 
     def collate(rows):
         wide = max(len(one["input_ids"]) for one in rows)
@@ -166,11 +165,8 @@ def test_the_callback_watches_a_trainer_and_changes_nothing(plan, tokenizer, tmp
     file = tmp_path / "canaries-training.json"
     with_it = trained([canary_callback(plan, tokenizer, file)])
     seen = json.loads(file.read_text())
-    status = [one[1] for one in training_checks(seen, plan)]
-    assert status[0] == ("fail" if masked else "pass")
-    if not masked:
-        assert status[1] == "pass"
-        assert torch.equal(with_it, trained([]))
+    assert [one[1] for one in training_checks(seen, plan)][:2] == ["pass", "pass"]
+    assert torch.equal(with_it, trained([]))
 
 
 def tokens(values):
@@ -215,6 +211,7 @@ def test_a_memory_of_all_canaries_shows_the_most_that_so_many_can(plan):
         assert one.exposure.value == pytest.approx(one.most_exposure, rel=0.2)
 
 
+@pytest.mark.slow
 def test_a_fine_tune_remembers_what_stands_often(tokenizer):
     from lethe.membership.language.canaries import score_plan
     from lethe.membership.language.models import LanguageModel

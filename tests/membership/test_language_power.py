@@ -89,7 +89,7 @@ def test_texts_that_alone_tell_members_stop_the_verdict_until_that_is_waived():
 
 
 def test_several_texts_of_a_person_together_tell_more_than_one():
-    table, plan, model, base = made_up(np.random.default_rng(3), 0.15, texts=480)
+    table, plan, model, base = made_up(np.random.default_rng(3), 0.15, texts=400)
     people = np.where(table.member, 0, 1000)
     for side in (table.member, ~table.member):
         people[side] += np.arange(side.sum()) // 2
@@ -98,25 +98,9 @@ def test_several_texts_of_a_person_together_tell_more_than_one():
         unit: audited(table, plan, model, base, watched(plan), unit=unit)
         for unit in ("text", "person")
     }
-    assert found["person"].data["units"] == [120, 120]
+    assert found["person"].data["units"] == [100, 100]
     auc = {unit: one.candidates[0]["measures"]["auc"]["value"] for unit, one in found.items()}
     assert auc["person"] > auc["text"] + 0.03
-
-
-def test_no_attack_of_the_model_or_of_a_view_lies_above_the_headline():
-    """Of `loss`, which the family left out beside a base, 48 % stood under a headline of 42 %."""
-    found = audited(*made_up(np.random.default_rng(3), 0.4))
-    for release in found.candidates:
-        results = release["risk_from"]["results"]
-        attacks = {(one["view"], one["attack"]) for one in results}
-        views = {view for view, _ in attacks}
-        assert {("release", name) for name in (*release["text_attacks"], "loss")} <= attacks
-        assert (views > {"release"}) == (release["name"] == "baseline")
-        for one in results:
-            assert one["estimate"]["low"] <= release["risk"]["low"]
-            assert one["estimate"]["high"] <= release["risk"]["high"]
-            found_there = one["estimate"]["low"] > found.language["fpr"]
-            assert one["estimate"]["value"] <= release["risk"]["value"] or not found_there
 
 
 def outcomes(found: Findings) -> dict[str, str]:
@@ -202,19 +186,35 @@ def informative():
     made = made_up(np.random.default_rng(1), 0.4)
     found = audited(*made, seen=watched(made[1]))
     assert set(outcomes(found).values()) == {"fail"}
-    return made
+    return made, found
+
+
+def test_no_attack_of_the_model_or_of_a_view_lies_above_the_headline(informative):
+    """Of `loss`, which the family left out beside a base, 48 % stood under a headline of 42 %."""
+    _, found = informative
+    for release in found.candidates:
+        results = release["risk_from"]["results"]
+        attacks = {(one["view"], one["attack"]) for one in results}
+        views = {view for view, _ in attacks}
+        assert {("release", name) for name in (*release["text_attacks"], "loss")} <= attacks
+        assert (views > {"release"}) == (release["name"] == "baseline")
+        for one in results:
+            assert one["estimate"]["low"] <= release["risk"]["low"]
+            assert one["estimate"]["high"] <= release["risk"]["high"]
+            found_there = one["estimate"]["low"] > found.language["fpr"]
+            assert one["estimate"]["value"] <= release["risk"]["value"] or not found_there
 
 
 @pytest.mark.parametrize("kind", BLINDED)
 def test_a_blinded_audit_passes_no_rule_that_the_informative_one_fails(informative, kind):
-    found = audited(*blinded(np.random.default_rng(2), kind, *informative))
+    found = audited(*blinded(np.random.default_rng(2), kind, *informative[0]))
     assert "pass" not in outcomes(found).values(), found.rules
 
 
 @pytest.mark.parametrize("kind", ["constant", "both shuffled", "the base itself"])
 def test_nor_without_a_base_to_compare_with(informative, kind):
     """Of a model that met nothing, its canaries of 16 copies tell."""
-    table, plan, model, _, seen = blinded(np.random.default_rng(2), kind, *informative)
+    table, plan, model, _, seen = blinded(np.random.default_rng(2), kind, *informative[0])
     found = audited(table, plan, model, None, seen)
     assert "pass" not in outcomes(found).values(), found.rules
 
@@ -237,14 +237,13 @@ def safe(seed):
     return outcomes(audited(*made, seen=seen, rules=(*RULES[:2], "extraction<=0.2", RULES[3])))
 
 
-def test_safe_audits_of_adequate_size_pass():
-    found = [outcome for seed in range(2) for outcome in safe(seed).values()]
-    assert found.count("pass") >= 0.9 * len(found)
+def test_a_safe_audit_of_adequate_size_passes():
+    assert set(safe(0).values()) == {"pass"}
 
 
 def test_an_extraction_that_the_base_model_hides_passes_no_rule():
     """Texts that the base model writes too are never counted: nothing could have been seen."""
-    table, plan, model, base = made_up(np.random.default_rng(5), 0.0, 480, 200)
+    table, plan, model, base = made_up(np.random.default_rng(5), 0.0)
     for side in (model, base):
         ours = np.char.isdigit(side["text"].astype(str))
         side["rank"] = np.where(ours, 0.0, side["rank"])
@@ -263,7 +262,7 @@ def test_nine_in_ten_safe_audits_pass():
 def test_tokens_are_marked_where_they_were_memorised_and_at_their_rate_where_none_was(gain):
     """One token in 20 of a training text gains much; every distribution moved alike."""
     rng = np.random.default_rng(5)
-    table, _, *sides = made_up(rng, 0.0, 800)
+    table, _, *sides = made_up(rng, 0.0, 400)
     ours = np.char.isdigit(sides[0]["text"].astype(str))  # and not of canaries
     model, base = ({name: column[ours] for name, column in side.items()} for side in sides)
     inside = table.member[model["text"].astype(int)]

@@ -41,14 +41,14 @@ def test_removing_the_top_brings_others_to_the_surface() -> None:
 def test_where_removal_does_nothing_nobody_is_said_to_rise() -> None:
     """The removed are those that chance made look exposed; the others must not seem to follow."""
     claimed, named = [], 0
-    for seed in range(50):
-        members = paired(16, 120, seed)
+    for seed in range(40):
+        members = paired(16, 80, seed)
         before = shadows(members, signals(members, 2 * seed, 0.5))
         after = shadows(members, signals(members, 2 * seed + 1, 0.5))
         _, change, newly = compared(before, after, to_remove(before, 0.2))
         claimed.append(change.low > 0)
         named += newly > 0
-    assert np.mean(claimed) <= 0.1 and named <= 8  # 2.5 % and 5 % are meant
+    assert np.mean(claimed) <= 0.1 and named <= 6  # 2.5 % and 5 % are meant
 
 
 def test_whole_persons_are_removed_and_too_little_is_refused() -> None:

@@ -137,6 +137,7 @@ def test_an_audit_by_person_and_until(tmp_path):
     assert more.reproduction["models"] == more.reproduction["stopped"]["reached"] == 24
 
 
+@pytest.mark.slow
 def test_mitigations_take_as_many_models_as_the_baseline_took(tmp_path):
     until = ("width(auc)<=0.5",)
     settings = AuditSettings(models=40, mitigations=("removal",), until=until, attack=QUICK)

@@ -121,9 +121,9 @@ def test_a_part_is_of_whole_persons():
 
 
 def test_a_part_of_the_records_sees_what_all_see(monkeypatch):
-    whole = plants(made(4, records=1500), None, ("lira-online",), (0.1,), 0.95, 1)
+    whole = plants(made(4, records=1000), None, ("lira-online",), (0.1,), 0.95, 1)
     monkeypatch.setattr(module, "_CELLS", 16 * 500)
-    part = plants(made(4, records=1500), None, ("lira-online",), (0.1,), 0.95, 1)
+    part = plants(made(4, records=1000), None, ("lira-online",), (0.1,), 0.95, 1)
     for all_records, some in zip(whole, part, strict=True):
         assert some.leak["auc"] == pytest.approx(all_records.leak["auc"], abs=0.03)
         width = [one.measured["auc"].width for one in (all_records, some)]
@@ -157,7 +157,7 @@ LEVELS = {
 @pytest.mark.parametrize("name", LEVELS)
 def test_what_sets_whole_models_apart_hides_no_leak(name):
     """One threshold for all models read AUC 0.51 where each model by itself shows 0.84."""
-    leaky = made(1, 1.5)
+    leaky = made(1, 1.5, records=300)
     phi = LEVELS[name](leaky.signals, np.random.default_rng(1)).astype(np.float32)
     apart = dataclasses.replace(leaky, signals=phi)
     for attack in ("lira-ranked", "loss-threshold"):
@@ -198,7 +198,7 @@ def test_a_blinded_audit_passes_no_rule_that_it_failed(name, seed):
 
 
 def test_scores_that_point_the_wrong_way_are_attacked_from_both_sides():
-    leaky = made(1, 1.5)
+    leaky = made(1, 1.5, records=300)
     wrong = dataclasses.replace(leaky, signals=-leaky.signals)
     asked = AuditSettings(attack=("loss-threshold",), rule=("auc<=0.6", "auc<=0.99"))
     document = audit_scores("x", wrong, asked).to_json()
@@ -219,7 +219,7 @@ def test_a_safe_audit_of_adequate_size_passes(seed):
 
 
 def test_records_in_every_model_leave_the_null_audit_alone():
-    members = np.hstack([paired(16, 600, 3), np.ones((16, 300), bool)])
+    members = np.hstack([paired(16, 400, 3), np.ones((16, 200), bool)])
     leaky = shadows(members, signals(members, 3, 1.5))
     found, document = outcomes(leaky, ("auc<=0.72",))
     assert found == {"auc <= 0.72": "fail"}

@@ -31,7 +31,7 @@ def audit(models=2, records=2000, others=1500, seed=0, gap=GAP):
 
 def test_what_is_fitted_is_the_distribution_of_non_members():
     """Scores of fresh non-members are near standard normal, wherever the record stands."""
-    phi, population, features, outside, _ = audit(1, 3000, 1000, gap=0.0)
+    phi, population, features, outside, _ = audit(1, 1500, 700, gap=0.0)
     score = quantile_scores(phi, population, features, outside)[0]
     assert abs(score.mean()) < 0.1 and 0.85 < score.std() < 1.2
     for easy in (features[:, 1] < -0.7, features[:, 1] > 0.7):
@@ -97,7 +97,7 @@ def test_pixels_become_components_and_labels_stay(monkeypatch):
 
 def test_a_few_boundless_signals_spoil_nothing():
     """Probabilities that round to 1 give signals of 1e38."""
-    phi, population, features, outside, members = audit(1, 2000, 800)
+    phi, population, features, outside, members = audit(1, 1000, 500)
     calm = auc(members, quantile_scores(phi, population, features, outside))
     population[0, :8] = [3e38, -3e38] * 4
     wild = auc(members, quantile_scores(phi, population, features, outside))

@@ -101,6 +101,7 @@ def run(path, recipe, **more):
     return audited(path, small(), recipe, settings), path
 
 
+@pytest.mark.slow
 def test_a_recipe_with_augmentation_is_asked_about_changed_copies(tmp_path):
     options = ("early-stopping", "label-only", "dp-sgd")
     asked = {"mitigations": options, "epsilon": (20.0,), "delta": 1e-5}

@@ -81,9 +81,8 @@ def test_four_audits_of_five_are_as_narrow_and_as_decided_as_was_promised() -> N
     assert np.mean(decided) >= 0.8 and len(decided) >= 30
 
 
-@pytest.mark.parametrize("models", [16, 32])
-def test_simulated_audits_are_as_narrow_as_was_promised(models: int) -> None:
-    narrow = []
+def test_simulated_audits_are_as_narrow_as_was_promised() -> None:
+    models, narrow = 16, []
     for seed in range(10):
         shadows = simulated(models, 400, seed, scale=0.7)
         rate = strongest_metric(run_attacks(shadows, ("lira-online",), (0.01,)), 0.01)

@@ -60,7 +60,7 @@ def test_book_keeping_uses_one_backward_pass_and_no_parameter_gradient(
     assert all(value.grad is None for value in module.parameters())
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     count=st.integers(1, 5),
     middle=st.lists(st.integers(1, 5), max_size=2),
@@ -77,7 +77,7 @@ def test_linear_of_any_shape(
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even")
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     count=st.integers(1, 4),
     groups=st.sampled_from([1, 2]),
@@ -110,7 +110,7 @@ def test_convolutions_of_any_shape(
     _agrees(module, lambda n: torch.randn(n, *shape), count)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
     count=st.integers(1, 5),
     middle=st.lists(st.integers(1, 4), max_size=2),
@@ -181,7 +181,7 @@ def test_norms_that_cancel_are_not_lost_to_rounding() -> None:
     torch.testing.assert_close(norms.double(), exact, rtol=2e-5, atol=0)
 
 
-@pytest.mark.parametrize("name", ["Bert", "GPT2", "Llama LM"])
+@pytest.mark.parametrize("name", ["Bert", "GPT2", pytest.param("Llama LM", marks=pytest.mark.slow)])
 def test_stock_transformers_work_as_they_are(name: str) -> None:
     import transformers
 

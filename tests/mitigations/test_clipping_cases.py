@@ -104,11 +104,10 @@ def test_sum_equals_the_loop_and_the_bound_holds(name: str) -> None:
         assert set(total) == set(right)
         assert models.gap(total, right) <= 1e-5 * models.length(right)
         torch.testing.assert_close(own, norms.float(), rtol=1e-5, atol=1e-7)
-        for row in (0, 4):
-            rest = tuple(torch.cat([part[:row], part[row + 1 :]]) for part in fresh)
-            change = models.gap(total, plan.clipped_sum(rest, clip)[0]) / clip
-            assert change <= 1.0001
-            assert change >= 0.9999 or clip > float(norms[row])
+        rest = tuple(torch.cat([part[:4], part[5:]]) for part in fresh)
+        change = models.gap(total, plan.clipped_sum(rest, clip)[0]) / clip
+        assert change <= 1.0001
+        assert change >= 0.9999 or clip > float(norms[4])
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_a_record_whose_contributions_cancel_moves_the_sum_by_the_clip(
 
 @pytest.mark.parametrize(
     "outputs, positions, clip, size",
-    [*((1000, None, 1e-3, size) for size in (1.0, 1e10, 1.3e19)), (50_257, 128, 1.0, 1.3e19)],
+    [*((1000, None, 1e-3, size) for size in (1.0, 1e10, 1.3e19)), (5000, 32, 0.05, 1.3e19)],
 )
 def test_no_record_moves_the_sum_further_by_numbers_of_extreme_size(
     outputs, positions, clip, size, monkeypatch

@@ -41,8 +41,8 @@ def test_rate_steps_and_noise_follow_from_half_of_the_pool() -> None:
         sensitivity=1.0001,
     )
     assert 0.998 * 4 <= reached <= 4
-    assert PLAIN.method(30).sampling_rate == 1.0  # there are fewer than a batch
-    assert PLAIN.method(30).steps == 10
+    few = PLAIN.method(30)  # there are fewer than a batch
+    assert (few.sampling_rate, few.steps) == (1.0, 10)
     assert PLAIN.method(199).steps == math.ceil(10 / (50 / 199))
 
 

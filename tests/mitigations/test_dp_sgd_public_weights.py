@@ -60,7 +60,7 @@ def test_what_is_delivered_is_what_the_name_says(scale: float, offset: float) ->
     named = IndividualPrivacy(PrivateTraining(8.0, 1e-5, epochs=2, batch_size=32), weights)
     assert (named.at_a_bound() is None) == bool((weights < 1).any())
     if (offset, scale) == (50.0, 1.0):  # accounting for hundreds of weights is slow
-        epsilons = named.statement(~held).epsilons
+        epsilons = named.statement(~held & (np.arange(400) % 5 == 0)).epsilons
         assert epsilons is not None and 7 < epsilons.max() <= 8 and np.median(epsilons) > 0.1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import nn
@@ -47,6 +47,7 @@ def test_every_name_stands_for_one_candidate_of_its_own_name() -> None:
 class TestContract:
     """What holds for every mitigation."""
 
+    @settings(max_examples=15)
     @given(hnp.arrays(np.float32, 40, elements=st.floats(0, 1, width=32)))
     def test_any_weights_give_a_valid_treatment(
         self, mitigation: Mitigation, weights: np.ndarray
@@ -63,8 +64,8 @@ class TestContract:
         assert RECIPE.refuses(treatment) is None
 
     def test_its_words_and_numbers_are_plain_and_travel(self, mitigation: Mitigation) -> None:
-        settings = dict(mitigation.settings)
-        assert json.loads(json.dumps(settings, allow_nan=False)) == settings
+        told = dict(mitigation.settings)
+        assert json.loads(json.dumps(told, allow_nan=False)) == told
         json.dumps(plain(mitigation.details(POOL)), allow_nan=False)
         again = pickle.loads(pickle.dumps(mitigation))
         assert (again.name, again.title, again.settings) == (

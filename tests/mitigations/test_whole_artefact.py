@@ -329,7 +329,7 @@ def check_drawn(draw: st.DataObject, neighbours: Both) -> None:
 _FIXTURE = [HealthCheck.function_scoped_fixture]  # worlds share a folder and nothing else
 
 
-@settings(max_examples=12, suppress_health_check=_FIXTURE)
+@settings(max_examples=8, suppress_health_check=_FIXTURE)
 @given(st.data())
 def test_no_drawn_training_tells_two_worlds_apart(neighbours: Both, draw: st.DataObject) -> None:
     check_drawn(draw, neighbours)

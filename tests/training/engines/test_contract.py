@@ -34,6 +34,9 @@ ENGINES = {
     "ray": ("ray", 2, []),
     "ray with a store": ("ray", 2, ["store=file://STORE"]),
 }
+SLOW_RAY, SLOW_STORE = (
+    pytest.param(name, marks=pytest.mark.slow) for name in ("ray", "ray with a store")
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def ray_here() -> Iterator[Any]:
     ray.shutdown()
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., object]:
     name, workers, options = ENGINES[request.param]
     if name == "ray":
@@ -93,6 +96,7 @@ def environment(job: ChunkJob, marks: Path) -> int:
     return train_chunk(job)
 
 
+@pytest.mark.parametrize("engine", ["two processes", "ray", SLOW_STORE], indirect=True)
 def test_all_engines_give_the_same_bytes(engine, tmp_path, expected) -> None:
     jobs = jobs_in(tmp_path / "run")
     random.Random(3).shuffle(jobs)
@@ -121,7 +125,7 @@ def test_an_error_for_the_user_comes_through_as_it_is(engine, tmp_path) -> None:
         list(engine(jobs_in(tmp_path / "run"), refuse))
 
 
-@pytest.mark.parametrize("engine", ["two processes", "ray"], indirect=True)
+@pytest.mark.parametrize("engine", ["two processes", SLOW_RAY], indirect=True)
 def test_every_worker_has_one_thread(engine, tmp_path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -129,7 +133,7 @@ def test_every_worker_has_one_thread(engine, tmp_path) -> None:
     assert [path.read_text() for path in marks.iterdir()] == ["[1] 1"]
 
 
-@pytest.mark.parametrize("engine", ["two processes", "ray with a store"], indirect=True)
+@pytest.mark.parametrize("engine", ["two processes", SLOW_STORE], indirect=True)
 def test_work_left_half_done_is_finished_by_any_engine(engine, tmp_path, expected) -> None:
     jobs = jobs_in(tmp_path / "run")
     begun = engine(jobs, train_chunk)

@@ -43,15 +43,15 @@ def process(job: int) -> int:
     return os.getpid()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_every_job_is_done_once(workers: int) -> None:
-    assert list(run_in_processes([], double, workers)) == []
-    assert sorted(run_in_processes(range(7), double, workers)) == [0, 2, 4, 6, 8, 10, 12]
-
-
 def test_even_one_worker_is_another_process() -> None:
     # Its BLAS must be the one that other workers have, or the bits would differ.
-    assert os.getpid() not in set(run_in_processes([1, 2, 3], process, 1))
+    found = list(run_in_processes([1, 2, 3], process, 1))
+    assert len(found) == 3 and os.getpid() not in found
+
+
+def test_every_job_is_done_once() -> None:
+    assert list(run_in_processes([], double, 2)) == []
+    assert sorted(run_in_processes(range(7), double, 2)) == [0, 2, 4, 6, 8, 10, 12]
 
 
 _held: list[bytearray] = []
@@ -148,12 +148,7 @@ def left_at_once() -> None:
         pass
 
 
-def job_fails() -> None:
-    with pytest.raises(InputError):
-        list(run_in_processes(range(40), refuse, 2))
-
-
-@pytest.mark.parametrize("stop", [left_at_once, closed_early, job_fails, stop_processes])
+@pytest.mark.parametrize("stop", [left_at_once, closed_early, stop_processes])
 def test_ending_processes_with_jobs_still_waiting_breaks_no_thread(
     stop: Callable[[], None], thread_gets_no_time: list[str]
 ) -> None:
