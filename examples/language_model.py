@@ -21,7 +21,7 @@ from lethe.membership.language.models import load_model, quiet
 from lethe.membership.language.tokens import scored_together
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
-SIDE, EPOCHS, PAIRS = (120, 4, 2) if QUICK else (400, 12, 4)
+SIDE, EPOCHS, PAIRS = (100, 3, 2) if QUICK else (400, 12, 4)
 place, rng = Path(mkdtemp()), np.random.default_rng(0)
 
 # %% Reports, and a base model that has read others
@@ -35,7 +35,7 @@ def report() -> str:
     return f"the {who} {name} {did} at the {where} and hurt the {part}, treated in room {room}"
 
 
-public, texts = ([report() for _ in range(n)] for n in (400, 2 * SIDE))
+public, texts = ([report() for _ in range(n)] for n in (min(400, 2 * SIDE), 2 * SIDE))
 letters = pre_tokenizers.ByteLevel.alphabet()
 made = Tokenizer(models.BPE())
 made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()

@@ -291,13 +291,15 @@ def test_two_models_are_too_few_for_either_way(models):
 def test_facts_vectors_and_mechanisms_are_one_call(tmp_path):
     person = np.repeat(np.arange(40), 8)
     facts = pandas.DataFrame({"who": person, "film": RNG.integers(0, 60, 320), "stars": 3.5})
-    found = lethe.audit_records(facts, "who", "film", "stars", out=tmp_path / "facts", quiet=True)
+    few = {"targets": 20, "quiet": True, "out": tmp_path / "facts"}
+    found = lethe.audit_records(facts, "who", "film", "stars", **few)
     assert (tmp_path / "facts" / "findings.json").is_file()
     assert lethe.Findings.load(tmp_path / "facts" / "findings.json").to_bytes() == found.to_bytes()
     vectors = torch.tensor(
         RNG.normal(size=(40, 5))[person], dtype=torch.bfloat16, requires_grad=True
     )
-    found = lethe.audit_vectors(vectors, person, sigmas=1.0, quiet=True, out=tmp_path / "vectors")
+    few = {"sigmas": 1.0, "draws": 2, "plays": 200, "radius_points": 50, "radius_draws": 100}
+    found = lethe.audit_vectors(vectors, person, **few, quiet=True, out=tmp_path / "vectors")
     assert found.subject["release"] == "embeddings"
 
 

@@ -37,6 +37,7 @@ from lethe.reidentification import mechanisms
 from lethe.reidentification.released import LinearHead
 from lethe.training.recipe import TorchRecipe
 
+pytestmark = pytest.mark.usefixtures("no_page")
 PACKAGE = Path(lethe.__file__).parent
 POOL = np.arange(400) < 320
 ROWS = np.random.default_rng(3).normal(size=(40, 5))

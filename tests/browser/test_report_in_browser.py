@@ -168,8 +168,14 @@ TEXTS = """() => [...document.querySelectorAll('svg text')]
       box.left, box.right]; })"""
 
 
+LABELS = """() => [...document.querySelectorAll('.wide .label text')].map(one => {
+  const box = one.getBoundingClientRect();
+  return [one.textContent, box.left, box.top, box.right, box.bottom];
+})"""
+
+
 @pytest.mark.parametrize("width", [390, 1280])
-def test_words_in_charts_are_12_pixels_and_on_the_page(browser, pages, history, width):
+def test_words_in_charts_are_12_pixels_on_the_page_and_apart(browser, pages, history, width):
     tab = page_in(browser, viewport={"width": width, "height": 900})
     for path in [*sorted(pages.iterdir()), history]:
         tab.goto(path.as_uri())
@@ -178,6 +184,14 @@ def test_words_in_charts_are_12_pixels_and_on_the_page(browser, pages, history, 
         assert texts, path.name
         assert [words for words in texts if words[1] < 11.99] == [], path.name
         assert [words for words in texts if words[2] < 0 or words[3] > width] == [], path.name
+        boxes = tab.evaluate(LABELS)
+        for at, (name, left, top, right, bottom) in enumerate(boxes):
+            for other, start, upper, end, lower in boxes[:at]:
+                wide, high = (
+                    min(right, end) - max(left, start),
+                    min(bottom, lower) - max(top, upper),
+                )
+                assert wide <= 1 or high <= 4, (path.name, name, other)
     tab.close()
 
 
@@ -194,7 +208,8 @@ def test_no_serious_barrier_and_no_scrolling_sideways(
         if page is page_file:  # parts of several releases have sections of one name
             tab.evaluate("() => document.querySelectorAll('.rest').forEach(d => d.open = true)")
         assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, page.name
-        assert barriers(tab) == [], page.name
+        if step == 1 or not page.name.startswith("shown-"):  # large, and of kinds seen anyway
+            assert barriers(tab) == [], page.name
     tab.close()
 
 
@@ -227,27 +242,6 @@ def test_the_first_sheet_has_the_lines_to_sign(browser, pages):
     for path in sorted(pages.glob("*.html")):
         tab.goto(path.as_uri())
         assert tab.evaluate(code) <= 1001, path.name
-    tab.close()
-
-
-LABELS = """() => [...document.querySelectorAll('.wide .label text')].map(one => {
-  const box = one.getBoundingClientRect();
-  return [one.textContent, box.left, box.top, box.right, box.bottom];
-})"""
-
-
-def test_no_label_of_the_frontier_lies_on_another(browser, pages):
-    tab = page_in(browser, viewport={"width": 1280, "height": 900})
-    for path in sorted(pages.glob("*.html")):
-        tab.goto(path.as_uri())
-        boxes = tab.evaluate(LABELS)
-        for at, (name, left, top, right, bottom) in enumerate(boxes):
-            for other, start, upper, end, lower in boxes[:at]:
-                wide, high = (
-                    min(right, end) - max(left, start),
-                    min(bottom, lower) - max(top, upper),
-                )
-                assert wide <= 1 or high <= 4, (path.name, name, other)
     tab.close()
 
 

@@ -12,6 +12,7 @@ from reidentification_people import population
 from lethe.cli import run
 from lethe.evidence.findings import schema
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
 LESS = {"draws": 2, "plays": 200, "radius-points": 50, "radius-draws": 100}
 DRAWN = [word for name, value in LESS.items() for word in (f"--{name}", str(value))]
 FAST = ["--sigma", "0.5", "2", "--averaged", "1", "4", *DRAWN]

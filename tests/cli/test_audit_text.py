@@ -12,6 +12,7 @@ from tiny_encoder import BODY, CAUSE, tiny_encoder
 from lethe.cli import run
 from lethe.evidence.findings import schema
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
 Ask = Callable[..., int]
 
 

@@ -24,6 +24,7 @@ from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 from lethe.membership.language.models import load_model
 from lethe.membership.language.tokens import scored_together
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
 FEW = ("--near", "20", "--quiet")
 
 
@@ -35,7 +36,7 @@ def table_of(texts, members, **more):
 
 @pytest.fixture(scope="module")
 def tuned():
-    return tuned_folder(30, 150)
+    return tuned_folder(20, 150)
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +236,7 @@ def test_canaries_from_the_plan_to_the_bound(tmp_path):
 def test_defences_are_trained_attacked_and_labelled(tmp_path):
     texts = narratives(200, seed=12)
     model, tokenizer = load_base()
-    trained, _ = fine_tune(model, tokenizer, texts[:100], FineTune(10, 4e-3, 32))
+    trained, _ = fine_tune(model, tokenizer, texts[:100], FineTune(5, 4e-3, 32))
     save_model(trained, tokenizer, tmp_path / "tuned")
     rows = table_of(texts, 100, who=np.arange(200) // 2)
 

@@ -7,6 +7,7 @@ import pytest
 
 from lethe.cli import run
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
 MECHANISMS = """
 import numpy as np
 
@@ -40,7 +41,7 @@ def audit(*arguments: object) -> int:
 def test_a_wrong_mechanism_from_file_to_report(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("m.py:half", "--epsilon", 1, "--bounds", "0,1", "--runs", 1500, "--out", "run")
+    asked = ("m.py:half", "--epsilon", 1, "--bounds", "0,1", "--runs", 500, "--out", "run")
     assert audit(*asked) == 1
     told = capsys.readouterr()
     assert "The claim of epsilon 1 is wrong" in told.out
@@ -60,11 +61,11 @@ def test_a_wrong_mechanism_from_file_to_report(
 
 def test_exit_codes(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--bounds", "0,1", "--quiet")
-    assert audit("m.py:right", "--epsilon", 1, *asked, "--runs", 1500) == 0
+    assert audit("m.py:right", "--epsilon", 1, *asked, "--runs", 1000) == 0
     assert audit("m.py:right", *asked, "--runs", 200) == 0
     assert audit("m.py:right", "--epsilon", 1, *asked, "--runs", 100) == 3
     assert audit("m.py:right", "--epsilon", 1, "--delta", 0.99, *asked, "--runs", 100) == 3
-    assert audit("m.py:right", *asked, "--runs", 1500, "--rule", "epsilon-lower<=0.2") == 1
+    assert audit("m.py:right", *asked, "--runs", 1000, "--rule", "epsilon-lower<=0.2") == 1
     capsys.readouterr()
 
 

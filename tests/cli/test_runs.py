@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -17,9 +16,8 @@ from command import inside
 from sklearn.datasets import load_digits
 
 from lethe.evidence.findings import schema
-from lethe.training.engines.processes import stop_processes
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.usefixtures("no_drawing")
 
 # Cheap attacks: what is tested here is the run around them.
 SMALL = ["--models", "8", "--quiet", "--workers", "2", "--attack", "lira-online", "loss-threshold"]
@@ -53,12 +51,6 @@ def table(tmp_path_factory) -> Path:
         for row, digit in zip(data.data[:151, varied], data.target[:151], strict=True):
             file.write(",".join(f"{value:g}" for value in row) + f",d{digit}\n")
     return path
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_left() -> Iterator[None]:
-    yield
-    stop_processes()
 
 
 @pytest.fixture(scope="module")

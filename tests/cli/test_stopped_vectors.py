@@ -9,6 +9,10 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
+from command import inside
+
+pytestmark = pytest.mark.usefixtures("no_page")
 
 
 def words(folder):
@@ -45,7 +49,6 @@ def test_ctrl_c_keeps_the_finished_levels_and_the_same_command_goes_on(tmp_path)
     assert not (tmp_path / "run" / "findings.json").exists()
     kept = {path: path.stat().st_mtime_ns for path in levels.iterdir()}
     assert kept
-    with begun(tmp_path) as process:
-        _, told = process.communicate(timeout=600)
-    assert process.returncode == 0 and re.search(r"^noise 2: attacked", told, re.MULTILINE), told
+    done = inside(*words(tmp_path))
+    assert done.returncode == 0 and re.search(r"^noise 2: attacked", done.stderr, re.MULTILINE)
     assert {path: path.stat().st_mtime_ns for path in levels.iterdir()}.items() >= kept.items()

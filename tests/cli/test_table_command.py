@@ -12,6 +12,8 @@ from lethe.cli import run
 from lethe.cli.audits import split_names
 from lethe.data.columns import as_text, read_columns
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

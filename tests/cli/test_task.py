@@ -7,6 +7,7 @@ import pytest
 
 from lethe.cli import run
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
 RECIPE = """
 from sklearn.linear_model import Ridge
 

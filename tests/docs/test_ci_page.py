@@ -61,9 +61,9 @@ def test_the_action_tells_the_outcome_and_writes_a_summary(
     tmp_path: Path, rule: str, code: int, outcome: str
 ) -> None:
     rng = np.random.default_rng(0)
-    half = rng.random((8, 400)) < 0.5
+    half = rng.random((4, 200)) < 0.5
     members = np.concatenate([half, ~half])
-    signals = rng.normal(size=400) + rng.normal(size=members.shape) + 0.8 * members
+    signals = rng.normal(size=200) + rng.normal(size=members.shape) + 0.8 * members
     np.savez(tmp_path / "scores.npz", signals=signals, members=members)
     (tmp_path / "privacy.toml").write_text(f'rule = ["{rule}"]\n')
     action = (ROOT / "action.yml").read_text()

@@ -120,7 +120,7 @@ def assert_says(name: str, text: str) -> None:
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
 
 
-LONG = ("answers", "language_model", "vectors")
+LONG = ("answers", "language_model", "pipeline", "vectors")
 """What they show, a script of `examples` shows in less time."""
 
 

@@ -14,6 +14,8 @@ from golden_runs import EVERYWHERE, differences, document_of
 
 from lethe.evidence.findings import Findings, schema
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 HERE = Path(__file__).parent
 ROUNDING = 1e-5  # processors add up in another order; documents keep 8 digits
 ONE_SCORE = 5e-4  # of two scores that a rounding apart change places, a point of a curve may move

@@ -12,8 +12,8 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.rules import UNDECIDED
 from lethe.report.common import room_of
-from lethe.report.first_screen import First, first_screen
-from lethe.report.frontier_chart import points
+from lethe.report.first_screen import first_screen
+from lethe.report.frontier_chart import frontier_chart, points
 from lethe.report.markdown import markdown
 from lethe.report.notebook import show
 from lethe.report.of_model import Model
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("no_drawing")
 
 
 def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
-    found = findings(kind) if changed is None else Findings.from_json(changed)
-    return read(found, MANIFEST).first
+    room = room_of((findings(kind) if changed is None else Findings.from_json(changed)).to_json())
+    return first_screen(room, MANIFEST, frontier_chart(room))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,12 @@ def at_chance(kind: str) -> dict[str, Any]:
     plain = document(kind)
     for candidate in plain["candidates"]:
         candidate.pop("shown", None)
-        chance = room_of(plain).chance
+    usual = room_of(plain).chance
+    for candidate in plain["candidates"]:
         for share in (candidate["risk"], candidate.get("top_1", {})):
-            share.update(value=chance, low=0.0, high=chance + 0.01)
+            share.update(value=usual, low=0.0, high=usual + 0.01)
         for name, rate in candidate["measures"].items():
-            chance = float(name.partition("@")[2] or room_of(plain).chance)
+            chance = float(name.partition("@")[2] or usual)
             if rate and "value" in rate:
                 rate.update(value=chance, low=0.0, high=chance + 0.01)
         (candidate.get("vulnerability") or {}).pop("top_auc", None)
@@ -506,17 +507,13 @@ def test_the_rules_that_do_not_pass_are_named() -> None:
     )
 
 
-def every_first_screen() -> list[tuple[str, First]]:
-    """Of the golden documents, and of the reports that the documentation shows."""
-    shown = [Findings.from_json(json.loads(path.read_bytes())) for path in GALLERY]
-    return [(found.subject["name"], read(found).first) for found in (*map(findings, KINDS), *shown)]
-
-
 JARGON = re.compile(r"\b(tpr|auc|tau|top-t)@?[\d.]* <=|t-score|\bFPR\b|\bTPR\b|\d-DP")
 
 
 def test_a_first_screen_is_short_and_in_words_that_an_officer_knows() -> None:
-    for name, screen in every_first_screen():
+    """Of the golden documents, and of the reports that the documentation shows."""
+    for plain in (*map(document, KINDS), *(json.loads(path.read_bytes()) for path in GALLERY)):
+        name, screen = plain["subject"]["name"], first("", plain)
         cards = [text for card in screen.cards for text in (card.title, card.large, *card.lines)]
         said = " ".join([screen.headline, screen.verdict, *cards])
         words = re.findall(r"\S*\w\S*", said)

@@ -138,6 +138,7 @@ def test_two_runs_side_by_side_are_a_page() -> None:
     assert "rule auc &lt;= 0.6 on baseline: fail -&gt; not a rule" in text
 
 
+@pytest.mark.usefixtures("no_page")
 def test_the_commands_write_pages_and_serve_one_to_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
