@@ -110,6 +110,6 @@ def no_page() -> Iterator[None]:
 def no_drawing() -> Iterator[None]:
     """Charts of a page are empty: matplotlib takes most of its time, for tests of words."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lethe.report.static_svg.inline", lambda *_: '<svg class="chart static" >')
-        patch.setattr("lethe.report.frontier_chart._figure", lambda *_: None)
+        for drawn in ("static_svg.inline", "frontier_chart._inline"):
+            patch.setattr(f"lethe.report.{drawn}", lambda *_: '<svg class="chart static" >')
         yield
