@@ -150,8 +150,12 @@ def load_recipe(reference: str, data: Any) -> Recipe:
     """
     recipe = _named(reference)
     if callable(recipe) and (isinstance(recipe, type) or not hasattr(recipe, "get_params")):
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         with users_code(reference):
-            recipe = recipe(data) if _wants_data(recipe) else recipe()
+            listed = inspect.signature(recipe).parameters.values()
+            first = next((value for value in listed if value.kind in positional), None)
+            asks = first is not None and (first.default is first.empty or first.name == "data")
+            recipe = recipe(data) if asks else recipe()
     check_own_loop(recipe)
     if isinstance(recipe, TorchRecipe) and hasattr(data, "features"):
         from lethe.training.wrapped import wrapped
@@ -174,15 +178,6 @@ def load_recipe(reference: str, data: Any) -> Recipe:
         "CallableRecipe or an estimator with scikit-learn's interface, as XGBoost, LightGBM and "
         f"skorch have it. {way_out}"
     )
-
-
-def _wants_data(make: Callable[..., Any]) -> bool:
-    """Whether a factory takes the data set; options with defaults do not ask for it."""
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    first = next(
-        (p for p in inspect.signature(make).parameters.values() if p.kind in positional), None
-    )
-    return first is not None and (first.default is first.empty or first.name == "data")
 
 
 def joblibs_cloudpickle() -> Any:

@@ -193,7 +193,12 @@ def _renew_processes() -> None:
 
 def stop_processes() -> None:
     """End the worker processes at once, as after Ctrl-C."""
-    _executor().shutdown(wait=False, kill_workers=True)
+    pool = _executor()
+    running = [*(pool._processes or {})]
+    pool.shutdown(wait=False, kill_workers=True)
+    for pid in running:  # its thread may come too late for one that prints of a broken pipe
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _executor() -> Any:
