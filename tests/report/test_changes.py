@@ -67,7 +67,7 @@ def test_an_option_that_numbers_alone_would_pass_says_what_is_missing():
     assert "no leak was planted" in second
     plain["rules"][0]["rule"] = "tpr@0.01 <= 1e-9"
     assert met_by(Findings.from_json(plain), "baseline") == [
-        "No option beside the release as it is was shown to meet every rule."
+        "Apart from the release as it is, no option was shown to meet every rule."
     ]
 
 

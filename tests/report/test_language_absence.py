@@ -24,7 +24,7 @@ NO_CLAIM = {
 CLAIMS = {
     "language.none": "No attack was shown",
     "language.extracted.control": "extraction shows no difference",
-    "language.extracted.saturated": "extraction tells no training text from others",
+    "language.extracted.saturated": "extraction does not separate training texts",
     "language.extracted.base": "not from the base model",
     "language.refused": "Membership is not judged",
     "language.blind.fail": "A blind classifier tells members from others",

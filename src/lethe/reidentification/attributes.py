@@ -111,7 +111,7 @@ def people_of(
     if len(kinds) > 1 and len(several) >= _LEAST and not _of_these_rows(several):
         raise NotMeasurable(
             f"attribute {name!r}: rows of one person agree no more often than rows of different "
-            "people; are its values those of these rows?"
+            "people. Check that the column belongs to these rows."
         )
     if len(kinds) < 2:
         raise NotMeasurable(f"attribute {name!r} has {len(kinds)} values; inference needs 2.")

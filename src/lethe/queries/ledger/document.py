@@ -240,14 +240,14 @@ def burn_down(entries: Sequence[Entry]) -> list[Point]:
     for entry in entries:
         if entry.kind in ("create", "spend", "raise"):
             now, body = Accounts.from_text(entry.state), read_json(entry.body)
-            stand = now.queries, now.left, now.budget
-            point = Point(*stand)
+            account = now.queries, now.left, now.budget
+            point = Point(*account)
             if entry.kind == "spend":
                 rows = _rows(stored.get(entry.number))
                 # Privacy and fingerprint stand behind the question, which can hold what parts them.
                 question = body["query"].rpartition(" | ")[0].rpartition(" | ")[0] or body["query"]
                 point = Asked(
-                    *stand,
+                    *account,
                     entry.analyst,
                     _cut(question),
                     Charge(now.rule, *body["charge"]),

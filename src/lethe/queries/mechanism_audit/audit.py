@@ -129,9 +129,9 @@ class MeasuredPair:
 
     def row(self) -> PairRow:
         """The row of the findings."""
-        found, name = self.found, self.pair.name
-        shown = found.limit, found.event, found.statistic, found.shares, found.runs
-        return PairRow(name, *shown, self.others)
+        result = self.found
+        columns = result.limit, result.event, result.statistic, result.shares, result.runs
+        return PairRow(self.pair.name, *columns, self.others)
 
 
 @dataclass(frozen=True, eq=False)

@@ -196,7 +196,7 @@ def stop_processes() -> None:
     pool = _executor()
     running = [*(pool._processes or {})]
     pool.shutdown(wait=False, kill_workers=True)
-    for pid in running:  # its thread may come too late for one that prints of a broken pipe
+    for pid in running:  # the executor may be too slow: an orphaned worker prints a traceback
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
