@@ -121,10 +121,10 @@ def slice_metrics(
         exposed: Measured = Refusal(
             "a record lacks two models IN or OUT, or its signals have no spread"
         )
-        if np.isfinite(own := means[:, at]).all():
+        if np.isfinite(t_means := means[:, at]).all():
             method = "jackknife over pairs of shadow models, Student t, Bonferroni over slices"
-            how = jackknife(own[1:]), count, joint, f"{method}; n = records"
-            exposed = symmetric_estimate(float(own[0]), *how)
+            how = jackknife(t_means[1:]), count, joint, f"{method}; n = records"
+            exposed = symmetric_estimate(float(t_means[0]), *how)
         result = Slice(
             name,
             count,
