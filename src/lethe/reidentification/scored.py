@@ -299,21 +299,19 @@ def singling_out(
     return SinglingOut(users, sizes, vectors, enrolled, matched)
 
 
-def grouped(sight: Sight, seed: int = 0, most: int = 2000, confidence: float = 0.95) -> Grouping:
+def grouped(sight: Sight, seed: int = 0, confidence: float = 0.95) -> Grouping:
     """Cluster probes without any label by average cosine linkage, and compare with the people.
 
     The attacker knows how many people there are. The index is that of Hubert and Arabie 1985; the
-    interval is a jackknife over people, with the clusters as they are.
-
-    Args:
-        most: vectors, at most, of people drawn at random with all of theirs.
+    interval is a jackknife over people, with the clusters as they are. People are drawn at random
+    with all of their vectors, up to 2,000 vectors.
 
     Raises NotMeasurable: fewer than 5 people with 2 probes.
     """
     tries = np.bincount(sight.owner, minlength=len(sight.gallery))
     people = np.flatnonzero(tries >= 2)
     order = np.random.default_rng([seed, 93]).permutation(people)
-    drawn = order[: max(5, int((np.cumsum(tries[order]) <= most).sum()))]
+    drawn = order[: max(5, int((np.cumsum(tries[order]) <= 2000).sum()))]
     if len(people) < 5:
         raise NotMeasurable(f"clustering needs 5 people of 2 vectors, got {len(people)}.")
     mine = np.isin(sight.owner, drawn)

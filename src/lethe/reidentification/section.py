@@ -151,6 +151,11 @@ def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[
             "No bound on how far two vectors differ was given, so no differential privacy is "
             "claimed for any noise."
         )
+    if any(audit.model.attributes for audit in measured):
+        sentences.append(
+            "An attribute is measured with the values that stand beside the vectors: values of "
+            "other people give no gain, whatever the vectors tell."
+        )
     for audit in measured:
         if audit.task is None:
             sentences.append(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr
 
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.errors import InputError, NotMeasurable, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_vectors import Calibration, PlugIn
 from lethe.reidentification.by_user import Linear, mean_by_user
@@ -224,23 +224,19 @@ def expected_counts(logits: ArrayLike, labels: ArrayLike, scale: ArrayLike) -> P
     )
 
 
-def smoothed_calibration(
-    logits: ArrayLike, labels: ArrayLike, scale: float, bins: int = 15
-) -> Calibration:
-    """Brier score, log loss and expected calibration error of p = Phi(z / scale).
+def smoothed_calibration(logits: ArrayLike, labels: ArrayLike, scale: float) -> Calibration:
+    """Brier score, log loss and expected calibration error (15 equal bins) of p = Phi(z / scale).
 
     Args:
         logits, labels: as in `linear_auc`.
         scale: sigma ||w||, > 0.
-        bins: bins of equal width in p, for the calibration error.
 
     >>> round(smoothed_calibration([0.0, 0.0], [0, 1], 1.0).log_loss, 4)  # ln 2
     0.6931
     """
     z, positive = _checked(logits, labels)
     _check_scale(scale, positive=True)
-    check_at_least("bins", bins, 1)
-    p = ndtr(z / scale)
+    p, bins = ndtr(z / scale), 15
     place = np.minimum((p * bins).astype(int), bins - 1)
     gap = np.bincount(place, positive - p, minlength=bins)
     return Calibration(
