@@ -45,23 +45,23 @@ def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any
     >>> plain({0.01: Refusal("too few")})
     {'0.01': {'refused': 'too few'}}
     """
-    if is_dataclass(value) and hasattr(value, "to_json"):
-        value = value.to_json()
-    elif is_dataclass(value):
-        value = _fields(value)
+    if value is None or type(value) in (str, bool, int):
+        return value
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InputError(f"{where}={value} cannot stand in findings; give null and a limit.")
+        return value if digits is None else float(f"{value:.{digits}g}")
+    if is_dataclass(value):
+        value = value.to_json() if hasattr(value, "to_json") else _fields(value)
     if isinstance(value, Mapping):
         named = {short(k) if isinstance(k, float) else str(k): x for k, x in value.items()}
         return {key: plain(item, f"{where}.{key}", digits) for key, item in named.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item, f"{where}[{index}]", digits) for index, item in enumerate(value)]
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InputError(f"{where}={value} cannot stand in findings; give null and a limit.")
-        return value if digits is None else float(f"{value:.{digits}g}")
     raise InputError(f"{where} holds a {type(value).__name__}, which is not a JSON value.")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,9 +28,15 @@ R = TypeVar("R")
 
 def one_thread(what: str | None = "openmp") -> Any:
     """A context in which OpenMP ("openmp"), linear algebra ("blas") or both (None) use one."""
-    from threadpoolctl import threadpool_limits
+    return _pools(len(sys.modules)).limit(limits=1, user_api=what)
 
-    return threadpool_limits(1, what)
+
+@functools.lru_cache(1)
+def _pools(modules: int) -> Any:
+    """The libraries of this process, looked up (in its map of memory) where modules have come."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:

@@ -130,12 +130,8 @@ def _load_file(path: Path) -> Any:
     # Modules of a class of their own travel by name, as plain modules do.
     for kind in {type(loaded) for loaded in list(sys.modules.values())} - {ModuleType}:
         if issubclass(kind, ModuleType):
-            copyreg.pickle(kind, _by_name)
+            copyreg.pickle(kind, lambda its: (importlib.import_module, (its.__name__,)))
     return module
-
-
-def _by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str]]:
-    return importlib.import_module, (module.__name__,)
 
 
 def load_recipe(reference: str, data: Any) -> Recipe:

@@ -45,6 +45,12 @@ def _place(error: BaseException) -> str:
     return ""
 
 
+def seed_torch(seed: int) -> None:
+    """`torch.manual_seed`, which keeps the whole stack for accelerators, only where one is."""
+    torch = sys.modules["torch"]
+    (torch if torch.accelerator.is_available() else torch.default_generator).manual_seed(seed)
+
+
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed the global generators of Python, NumPy and torch, and put them back afterwards.
@@ -57,7 +63,7 @@ def seeded(seed: int) -> Iterator[None]:
         random.seed(seed)
         np.random.seed(seed % 2**32)
         if torch:
-            torch.manual_seed(seed)
+            seed_torch(seed)
         try:
             yield
         finally:
@@ -72,8 +78,7 @@ def build_module(make_module: Callable[[], Any], seed: int) -> Any:
         InputError: the factory fails, or returned no module, or one without trainable parameters.
     """
     torch = require("torch", "train")
-    with torch.random.fork_rng(devices=[]), users_code("make_module"):
-        torch.manual_seed(seed)
+    with seeded(seed), users_code("make_module"):
         module = make_module()
     if not isinstance(module, torch.nn.Module):
         raise InputError(

@@ -25,8 +25,8 @@ from lethe.mitigations.clipping.per_example import (
     size,
     tensors,
 )
+from lethe.training.users_code import seed_torch
 
-_HUGE = 1e6
 _STILL = 1e-6  # relative change of a row that passes for rounding
 
 
@@ -34,7 +34,7 @@ _STILL = 1e-6  # relative change of a row that passes for rounding
 def seeded(seed: int) -> Iterator[None]:
     """The global random stream from a seed, and back to where it was."""
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        seed_torch(seed)
         yield
 
 
@@ -106,7 +106,7 @@ def _loud(leaf: Tensor, row: int) -> Tensor:
     """One example with huge numbers: some models mix examples only where one is extreme."""
     changed = leaf.clone()
     if leaf.is_floating_point():
-        changed[row] *= _HUGE
+        changed[row] *= 1e6
     return changed
 
 

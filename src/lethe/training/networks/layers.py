@@ -98,17 +98,14 @@ def lengths(x: Tensor) -> Tensor:
     return norms.add_(_LOST * math.sqrt(x.shape[-1]))
 
 
-def per_row(block: Block | None) -> tuple[Tensor | None, Tensor | None]:
-    """Value and slope of a (K, d) block as (K, 1, d), to go with (K, B, d)."""
-    return (None, None) if block is None else (block.value[:, None], block.slope[:, None])
-
-
 class Linear(Trained):
     """y = x W' + b for K models; W is (K, out, in), lying transposed; b is (K, out) or None."""
 
     def __init__(self, weight: Block, bias: Block | None) -> None:
         self.weight, self.d_weight = weight.value.transpose(1, 2), weight.slope.transpose(1, 2)
-        self.bias, self.d_bias = per_row(bias)
+        # (K, 1, d) from (K, d), to go with (K, B, d)
+        self.bias = None if bias is None else bias.value[:, None]
+        self.d_bias = None if bias is None else bias.slope[:, None]
         self._y, self._d_x, self._turned = Scratch(), Scratch(), Scratch()
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
