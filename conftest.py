@@ -19,7 +19,8 @@ from lethe.training.environment import default_workers
 
 collect_ignore_glob = ["*conftest.py"]  # all have one name: as modules of doctests they collide
 
-settings.register_profile("lethe", deadline=None, derandomize=True)
+settings.register_profile("lethe", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=1000)  # --hypothesis-profile=
 settings.load_profile("lethe")
 
 metadata.version = functools.cache(metadata.version)
