@@ -1,5 +1,6 @@
 """Synthetic rows with differential privacy: what they keep, and how they stand on the frontier."""
 
+import contextlib
 import csv
 import io
 import json
@@ -7,6 +8,7 @@ import json
 import jsonschema
 import numpy as np
 import pytest
+from joblib.externals import loky
 
 from lethe.data.schema import Column, Schema
 from lethe.errors import InputError
@@ -19,6 +21,14 @@ from lethe.linkage.table.dp_rows import DpRows, dp_rows, measure
 from lethe.linkage.table.inference import Tolerance, secret_of
 from lethe.report import render
 from lethe.training.folder import RunFolder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_process_for_all_fits():
+    """It imports JAX, which takes longer than a fit."""
+    with loky.ProcessPoolExecutor(max_workers=1) as kept, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loky, "ProcessPoolExecutor", lambda **_: contextlib.nullcontext(kept))
+        yield
 
 
 def people(rows: int = 1500) -> dict[str, np.ndarray]:
