@@ -158,8 +158,7 @@ def test_the_best_stop_is_what_the_audit_would_recommend(loss, t, best):
     first = measure(cut(9), BASELINE, None, QUICK)
     found, stops = compare_stops((1, 2, 3), cut, first, QUICK)
     assert found == best and [stop.epochs for stop in stops] == [1, 2, 3]
-    weights = np.ones(150, np.float32)
-    shown = best_stop(EarlyStopping((1, 2, 3), 9), cut, first, QUICK, weights)
+    shown = best_stop(EarlyStopping((1, 2, 3), 9), cut, first, QUICK)
     assert shown.mitigation.settings["epochs"] == best and shown.among == 3
     alone = measure(cut(best), BASELINE, first, QUICK)
     assert shown.risk.value == alone.risk.value

@@ -323,11 +323,11 @@ def _attacks_to_run(
             plain = train.jobs(BASELINE, weights, first.shadows.models, train.width())
             stops = {epochs: train.cut(plain, epochs) for epochs in mitigation.stops}
             jobs[mitigation.name] = functools.partial(
-                best_stop, mitigation, stops.__getitem__, first, settings, weights
+                best_stop, mitigation, stops.__getitem__, first, settings
             )
             continue
         applied = mitigation.treatment(weights, train.spec.pool).weights
-        how = mitigation, first, settings, applied, weights
+        how = mitigation, first, settings, applied
         jobs[mitigation.name] = functools.partial(measure, shadows[mitigation.name], *how)
     options = max(1, len(jobs) - 1)
     return {

@@ -191,7 +191,6 @@ def measure(
     before: Measurement | None,
     settings: AuditSettings,
     applied: NDArray[np.float32] | None = None,
-    targeted: NDArray[np.float32] | None = None,
     targets: Shadows | None = None,
     among: int = 1,
 ) -> Measurement:
@@ -200,7 +199,6 @@ def measure(
     Args:
         before: the baseline's measurement, for paired differences; None for the baseline.
         applied: (N,) weights that this candidate trained with, if any.
-        targeted: (N,) targeted weights of the audit, if any.
         targets: models to attack instead of each shadow model in turn.
         among: number of releases that this one was chosen from by its results; the limits of its
             risk, utility loss and change of risk hold for all of them at once.
@@ -251,7 +249,6 @@ def measure(
         risk_change=change and labelled_as_family(change, confidence, among, "stops"),
         moved=moved,
         weights=applied,
-        targeted=targeted,
         before=before,
         among=among,
     )
@@ -334,17 +331,15 @@ def best_stop(
     cut: Callable[[int], Shadows],
     first: Measurement,
     settings: AuditSettings,
-    targeted: NDArray[np.float32],
 ) -> Measurement:
     """Compare all stops, and measure the best with every attack of the audit.
 
     Args:
         cut: function of a number of epochs: the plain shadow models stopped there.
-        targeted: (N,) targeted weights of the audit.
     """
     best, stops = compare_stops(mitigation.stops, cut, first, settings)
     chosen = replace(mitigation, chosen=best)
-    result = measure(cut(best), chosen, first, settings, targeted=targeted, among=len(stops))
+    result = measure(cut(best), chosen, first, settings, among=len(stops))
     return replace(result, stops=stops)
 
 

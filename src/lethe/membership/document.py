@@ -291,7 +291,6 @@ class Measurement:
     risk_change: Estimate | None = None  # against the baseline, paired
     moved: Moved | None = None  # exposure of records outside the most exposed
     weights: NDArray[np.float32] | None = None  # (N,) weights used in training
-    targeted: NDArray[np.float32] | None = None  # (N,) the audit's targeted weights
     before: Measurement | None = None  # the baseline's measurement
     slices: Sequence[SlicesBy] = ()
     persons: Persons | None = None

@@ -199,7 +199,7 @@ def judge_people(
     attacks that count; membership was drawn as in `design.membership` or by coins.
 
     Args:
-        scorer: the attacks, see `redraw.Scorer`.
+        scorer: the attacks, see `Scorer`.
         people: rows of the records of each person who asked.
         margin: AUC in (0.5, 1) that still counts as not distinguishable; fixed beforehand.
         chance: power for the number of models, in (0, 1).

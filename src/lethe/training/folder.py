@@ -47,7 +47,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"--out {self.path} is a file; name a folder.")
         self._read_own()
-        self._lock = lock_folder(self.path, "choose another --out")
+        self._lock = lock_folder(self.path)
         try:
             self._begin()
         except BaseException:
@@ -152,7 +152,7 @@ class RunFolder:
         return self.path / name
 
 
-def lock_folder(path: Path, way_out: str) -> int:
+def lock_folder(path: Path) -> int:
     """Make a folder and take its lock, which is given back by closing what is returned.
 
     Raises:
@@ -164,14 +164,14 @@ def lock_folder(path: Path, way_out: str) -> int:
         lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise RunFailed(
-            f"{path} cannot be written: {error.strerror}. {way_out.capitalize()}."
+            f"{path} cannot be written: {error.strerror}. Choose another --out."
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
         raise InputError(
-            f"another process is at work in {path}; wait for it or {way_out}."
+            f"another process is at work in {path}; wait for it or choose another --out."
         ) from None
     return lock
 
