@@ -1,6 +1,7 @@
 """The page as its reader meets it: in Chromium, offline, by keyboard, on paper, without scripts."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 from chromium import barriers, browser_here
@@ -174,64 +175,91 @@ LABELS = """() => [...document.querySelectorAll('.wide .label text')].map(one =>
 })"""
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_words_in_charts_are_12_pixels_on_the_page_and_apart(browser, pages, history, width):
-    tab = page_in(browser, viewport={"width": width, "height": 900})
-    for path in [*sorted(pages.iterdir()), history]:
-        tab.goto(path.as_uri())
-        tab.evaluate("() => document.querySelectorAll('details').forEach(one => one.open = true)")
-        texts = tab.evaluate(TEXTS)
-        assert texts, path.name
-        assert [words for words in texts if words[1] < 11.99] == [], path.name
-        assert [words for words in texts if words[2] < 0 or words[3] > width] == [], path.name
-        boxes = tab.evaluate(LABELS)
-        for at, (name, left, top, right, bottom) in enumerate(boxes):
-            for other, start, upper, end, lower in boxes[:at]:
-                wide, high = (
-                    min(right, end) - max(left, start),
-                    min(bottom, lower) - max(top, upper),
-                )
-                assert wide <= 1 or high <= 4, (path.name, name, other)
-    tab.close()
-
-
-@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_no_serious_barrier_and_no_scrolling_sideways(
-    browser, pages, page_file, history, width, scheme, step
-):
-    """Of every page in one width and scheme, and in both where there is time."""
-    tab = page_in(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
-    listed = [*sorted(pages.iterdir()), page_file, history]
-    for page in listed[(width == 390) % step :: step]:
-        tab.goto(page.as_uri())
-        if page is page_file:  # parts of several releases have sections of one name
-            tab.evaluate("() => document.querySelectorAll('.rest').forEach(d => d.open = true)")
-        assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, page.name
-        if step == 1 or not page.name.startswith("shown-"):  # large, and of kinds seen anyway
-            assert barriers(tab) == [], page.name
-    tab.close()
-
-
 LOWEST = """(parts) => Math.max(...[...document.querySelectorAll(parts)]
   .filter(one => one.getClientRects().length)
   .map(one => one.getBoundingClientRect().bottom + scrollY))"""
 
 
-def test_the_first_screen_holds_headline_and_cards(browser, pages, shown):
+@dataclass(frozen=True)
+class Seen:
+    """A page in one width: of its first screen, of its whole, of its charts with all unfolded."""
+
+    lowest: list[float]  # in pixels, the ends of the cards and, where wide, of all that is beside
+    signed: int  # lines to sign
+    across: int  # pixels that the page takes from left to right
+    broken: list[str]  # rules of accessibility
+    texts: list[tuple[str, float, float, float]]  # of charts: words, size in pixels, left, right
+    labels: list[tuple[str, float, float, float, float]]  # of the frontier: words, box
+
+
+def visit(tab, page, width, judged):
+    tab.goto(page.as_uri())
     wide = ".first .sign, .first .two figure svg, .first tr[data-at]"
-    for width, height in ((1280, 900), (390, 844)):
-        tab = page_in(browser, viewport={"width": width, "height": height})
-        for page in sorted([*pages.iterdir(), *shown.iterdir()]):
-            tab.goto(page.as_uri())
-            places = [".card"]
-            if width == 1280:  # and the lines to sign, the chart and every option
-                assert tab.locator(".sign span").count() == 3
-                places.append(wide)
-            for parts in places:
-                lowest = tab.evaluate(LOWEST, parts)
-                assert 0 < lowest <= height, (page.name, width, parts, lowest)
-        tab.close()
+    beside = [wide] if width == 1280 else []  # the lines to sign, the chart and every option
+    lowest = [tab.evaluate(LOWEST, parts) for parts in (".card", *beside)]
+    across, broken = tab.evaluate("() => document.documentElement.scrollWidth"), []
+    if judged:
+        # Parts of several releases have sections of one name.
+        tab.evaluate("() => document.querySelectorAll('.rest').forEach(d => d.open = true)")
+        broken = barriers(tab)
+    tab.evaluate("() => document.querySelectorAll('details').forEach(one => one.open = true)")
+    texts, labels = tab.evaluate(TEXTS), tab.evaluate(LABELS)
+    return Seen(lowest, tab.locator(".sign span").count(), across, broken, texts, labels)
+
+
+@pytest.fixture(scope="module", params=[(390, 844, "dark"), (1280, 900, "light")], ids=str)
+def seen(request, browser, pages, shown, page_file, history):
+    """Width, height and by name what is seen of every page in one width and scheme.
+
+    Accessibility is judged of half of the pages in either, and of all in both where there is time.
+    """
+    width, height, scheme = request.param
+    size = {"width": width, "height": height}
+    tab = page_in(browser, viewport=size, color_scheme=scheme)
+    kinds = [page for page in sorted(pages.iterdir()) if not page.name.startswith("shown-")]
+    judged = [*kinds, page_file, history][width == 390 :: 2]  # what is shown is of these kinds
+    every = [*sorted(pages.iterdir()), *sorted(shown.iterdir()), page_file, history]
+    yield width, height, {page.name: visit(tab, page, width, page in judged) for page in every}
+    tab.close()
+
+
+def test_words_in_charts_are_12_pixels_on_the_page_and_apart(seen):
+    width, _, found = seen
+    for page, one in found.items():
+        assert one.texts, page
+        assert [words for words in one.texts if words[1] < 11.99] == [], page
+        assert [words for words in one.texts if words[2] < 0 or words[3] > width] == [], page
+        for at, (name, left, top, right, bottom) in enumerate(one.labels):
+            for other, start, upper, end, lower in one.labels[:at]:
+                wide, high = (
+                    min(right, end) - max(left, start),
+                    min(bottom, lower) - max(top, upper),
+                )
+                assert wide <= 1 or high <= 4, (page, name, other)
+
+
+def test_no_serious_barrier_and_no_scrolling_sideways(seen):
+    width, _, found = seen
+    for page, one in found.items():
+        assert one.across <= width, page
+        assert one.broken == [], page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_no_serious_barrier_on_any_page(browser, pages, page_file, history, width, scheme):
+    tab = page_in(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    for page in [*sorted(pages.iterdir()), page_file, history]:
+        assert visit(tab, page, width, True).broken == [], page.name
+    tab.close()
+
+
+def test_the_first_screen_holds_headline_and_cards(seen):
+    width, height, found = seen
+    for page in found.keys() - {"report.html", "runs.html"}:  # of one release
+        assert width == 390 or found[page].signed == 3, page
+        for lowest in found[page].lowest:
+            assert 0 < lowest <= height, (page, width, lowest)
 
 
 def test_the_first_sheet_has_the_lines_to_sign(browser, pages):
