@@ -60,9 +60,19 @@ def test_factories_that_make_no_model_are_refused(make: Any, why: str) -> None:
         build_module(make, 0)
 
 
-def test_initial_weights_follow_the_seed_alone() -> None:
-    first, other, again = (build_module(lambda: nn.Linear(4, 3), seed).weight for seed in (0, 1, 0))
+def numpy_drawn() -> nn.Module:
+    module = nn.Linear(4, 3)
+    module.weight = nn.Parameter(torch.from_numpy(np.random.normal(size=(3, 4))))
+    return module
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(4, 3), numpy_drawn], ids=["torch", "numpy"])
+def test_initial_weights_follow_the_seed_alone(make: Any) -> None:
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()
+    first, other, again = (build_module(make, seed).weight for seed in (0, 1, 0))
     assert torch.equal(first, again) and not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]
 
 
 def test_parameters_that_training_can_change_are_counted() -> None:
