@@ -416,7 +416,7 @@ def test_right_mechanisms_of_several_forms_are_not_accused(make, times: int) -> 
     flags = 0
     for seed in range(times):
         mechanism = make(np.random.default_rng([seed, 5]))
-        flags += study(mechanism, [PAIR], MechanismSettings(runs=200)).limit.low > 1.0
+        flags += study(mechanism, [PAIR], MechanismSettings(runs=400)).limit.low > 1.0
     assert flags <= binom.ppf(1 - 1e-3, times, 0.05)
 
 
@@ -424,7 +424,7 @@ def test_right_mechanisms_of_several_forms_are_not_accused(make, times: int) -> 
 def test_known_right_mechanisms_are_not_accused(name: str) -> None:
     known = benchmark("known_mechanisms").KNOWN[name]
     mechanism = known.make(np.random.default_rng(11), 1.0)
-    runs = MechanismSettings(known.claim, known.relation, 300, seed=11)
+    runs = MechanismSettings(known.claim, known.relation, 600, seed=11)
     assert study(mechanism, known.pairs, runs).limit.low <= known.claim.value
 
 
