@@ -223,22 +223,25 @@ class _Only:
         setattr(self, method, getattr(forest, method))
 
 
-@pytest.mark.parametrize("kind", ["function", "method", "predict_proba", "predict", "labels"])
-def test_whatever_answers_is_a_fitted_model(kind):
+def test_whatever_answers_is_a_fitted_model():
     inside = np.arange(120) % 2 == 0
     forest = RandomForestClassifier(20, random_state=0).fit(X[inside], WORDS[inside])
-    model, twin = {
-        "function": (lambda rows: forest.predict_proba(rows), forest),
-        "method": (forest.predict_proba, forest),
-        "predict_proba": (_Only(forest, "predict_proba"), forest),
-        "predict": (_Only(forest, "predict"), forest.predict),
-        "labels": (lambda rows: forest.predict(rows), forest.predict),
-    }[kind]
-    got, want = (
-        lethe.audit(one, X, WORDS, members=inside, save=False, quiet=True) for one in (model, twin)
-    )
-    key = "loss-threshold"
-    assert got.candidates[0]["attacks"][key] == want.candidates[0]["attacks"][key]
+
+    def found(model):
+        audit = lethe.audit(model, X, WORDS, members=inside, save=False, quiet=True)
+        return audit.candidates[0]["attacks"]["loss-threshold"]
+
+    told = found(forest)
+    for model in (
+        lambda rows: forest.predict_proba(rows),
+        forest.predict_proba,
+        _Only(forest, "predict_proba"),
+    ):
+        assert found(model) == told
+    named = found(forest.predict)
+    assert named != told
+    for model in (_Only(forest, "predict"), lambda rows: forest.predict(rows)):
+        assert found(model) == named
 
 
 @pytest.mark.parametrize(
@@ -271,15 +274,15 @@ def test_one_model_says_what_its_attacker_could_have_seen_and_who_was_not_tried(
 def test_one_model_that_knows_nothing_passes_its_checks():
     """Over many draws the null audit and the interval hold what they say."""
     held = failed = 0
-    for seed in range(15):
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         inside = rng.random(200) < 0.5
         found = lethe.audit_scores(rng.normal(size=200), inside, save=False, quiet=True, seed=seed)
         auc = found.candidates[0]["attacks"]["loss-threshold"]["auc"]
         held += auc["low"] <= 0.5 <= auc["high"]
         failed += any(check["status"] == "fail" for check in found.checks)
-    # 14.25 expected; P(< 12) is 1 % of seeds. Of 1 in 40 the scores seem to point the wrong way.
-    assert held >= 12 and failed <= 2
+    # 9.5 expected; P(< 8) is 1 % of seeds. Of 1 in 40 the scores seem to point the wrong way.
+    assert held >= 8 and failed <= 1
 
 
 @pytest.mark.parametrize("models", [2, 3])
@@ -289,25 +292,27 @@ def test_two_models_are_too_few_for_either_way(models):
 
 
 def test_facts_vectors_and_mechanisms_are_one_call(tmp_path):
-    person = np.repeat(np.arange(40), 8)
-    facts = pandas.DataFrame({"who": person, "film": RNG.integers(0, 60, 320), "stars": 3.5})
-    few = {"targets": 20, "quiet": True, "out": tmp_path / "facts"}
+    person = np.repeat(np.arange(20), 6)
+    facts = pandas.DataFrame({"who": person, "film": RNG.integers(0, 60, 120), "stars": 3.5})
+    few = {"targets": 10, "quiet": True, "out": tmp_path / "facts"}
     found = lethe.audit_records(facts, "who", "film", "stars", **few)
     assert (tmp_path / "facts" / "findings.json").is_file()
     assert lethe.Findings.load(tmp_path / "facts" / "findings.json").to_bytes() == found.to_bytes()
     vectors = torch.tensor(
-        RNG.normal(size=(40, 5))[person], dtype=torch.bfloat16, requires_grad=True
+        RNG.normal(size=(20, 5))[person], dtype=torch.bfloat16, requires_grad=True
     )
     few = {"sigmas": 1.0, "draws": 2, "plays": 200, "radius_points": 50, "radius_draws": 100}
+    few |= {"joined": 1}
     found = lethe.audit_vectors(vectors, person, **few, quiet=True, out=tmp_path / "vectors")
     assert found.subject["release"] == "embeddings"
+    assert not any("all vectors" in attack["name"] for attack in found.attacks)
 
 
 def test_a_claim_is_a_rule_that_stands_in_the_run(tmp_path):
     def noisy(data, seed):
         return data.sum() + np.random.default_rng(seed).laplace(scale=0.2)
 
-    given = {"bounds": (0, 1), "epsilon": 1.0, "runs": 1000, "quiet": True}
+    given = {"bounds": (0, 1), "epsilon": 1.0, "runs": 200, "quiet": True}
     found = lethe.audit_mechanism(noisy, **given, out=tmp_path / "run")
     assert all(rule["fixed"] for rule in found.rules) and found.rules[0]["outcome"] == "fail"
     with pytest.raises(InputError, match="give one of them"):
@@ -375,7 +380,8 @@ def test_copies_for_a_pipeline_by_names_are_those_of_the_file(tmp_path, monkeypa
         assert run([*command, *more, "--out", folder]) == 0
         return (tmp_path / folder / "findings.json").read_text()
 
-    assert "exact copies" not in said() and "set to the median" not in said()
+    whole = said()
+    assert "exact copies" not in whole and "set to the median" not in whole
     assert "40 of 80 records are exact copies" in said("--drop", "joined")
     assert "40 records have copies" in said("--drop", "joined", "--group", "identical-records")
     assert "0 records have copies" in said("--group", "identical-records")
@@ -399,10 +405,6 @@ def test_every_setting_can_be_given_by_its_name():
         last = code.co_argcount + code.co_kwonlyargcount
         named = set(code.co_varnames[code.co_posonlyargcount : last])
         assert {field.name for field in dataclasses.fields(kind)} & named == handed_on, audit
-    rng, users = np.random.default_rng(0), np.arange(10).repeat(6)
-    vectors = rng.normal(size=(10, 4))[users] + rng.normal(size=(60, 4)) / 9
-    found = lethe.audit_vectors(vectors, users, save=False, quiet=True, sigmas=1.0, joined=1)
-    assert not any("all vectors" in attack["name"] for attack in found.attacks)
 
 
 AGES = {"age": [30, 31, 32]}

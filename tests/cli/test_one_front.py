@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("function", "kind", "subject", "given"), FRONTS, ids=[front[1] for front in FRONTS]
 )
 def test_a_command_and_its_function_write_the_same(function, kind, subject, given, place, capsys):
-    more = {"runs": 1000} if kind == "mechanism" else {}
+    more = {"runs": 200} if kind == "mechanism" else {}
     with contextlib.chdir(place):
         found = function(subject, **given, **more, quiet=True)
         words = [] if subject is None else [subject]
@@ -72,7 +72,7 @@ def test_a_command_and_its_function_write_the_same(function, kind, subject, give
 def test_what_a_command_asked_is_not_what_its_users_code_asks(place):
     """The file of a mechanism may audit something else when it is read."""
     with contextlib.chdir(place):
-        assert run(["audit", "mechanism", "m.py:half", "--bounds", "0,1", "--runs", "500"]) == 0
+        assert run(["audit", "mechanism", "m.py:half", "--bounds", "0,1", "--runs", "100"]) == 0
         assert not [path for path in Path("lethe-runs").glob("table-*")]
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from lethe.cli import run
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
+
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):

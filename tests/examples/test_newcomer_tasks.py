@@ -339,10 +339,20 @@ def run(snippet):
     return eval(last, space)
 
 
+LIKE_OTHERS = (  # they answer as another task's model does
+    "fitted extra trees",
+    "fitted adaptive boosting",
+    "fitted stochastic gradient",
+    "fitted ridge classifier",
+    "lightning",  # its import takes as long as ten audits; see below
+)
+
+
 def listed():
     """Those that train models in other processes take seconds each: all but two are slow."""
     for task in WORKS:
         slow = task.startswith("trained ") and task not in ("trained tree", "trained neighbours")
+        slow = slow or task in LIKE_OTHERS
         yield pytest.param(task, marks=[pytest.mark.slow] * slow)
 
 
@@ -358,7 +368,25 @@ def test_a_newcomer_gets_an_audit_of_the_own_model(task):
         assert findings.subject["recipe"] is None  # nothing else was trained
 
 
-@pytest.mark.parametrize("task", REFUSED)
+NAMED = """
+Lit = type("LightningModule", (torch.nn.Linear,), {"__module__": "lightning.pytorch.core.module"})
+Own = type("Own", (Lit,), {})
+"""
+
+
+def test_a_module_by_lightnings_name_is_audited_fitted_and_refused_to_train():
+    """As the tasks with Lightning itself, whose import takes seconds."""
+    assert run(f"{NAMED}look(Own(4, 2))").subject["recipe"] is None
+    with pytest.raises(lethe.LetheError, match=r"lethe\.lightning_recipe\(build, X, y"):
+        run(f"{NAMED}train(Own)")
+
+
+REFUSED_HERE = [
+    pytest.param(task, marks=[pytest.mark.slow] * ("Lightning" in task)) for task in REFUSED
+]
+
+
+@pytest.mark.parametrize("task", REFUSED_HERE)
 def test_a_wrong_input_is_one_line_with_the_way_out(task):
     snippet, said = REFUSED[task]
     with pytest.raises(lethe.LetheError) as refusal:

@@ -280,10 +280,14 @@ LEAKS = {
 }
 
 
+LATER = {"write past Python"}  # what is looked for after a hundred calls, and then after each
+
+
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_leak_by_form_is_seen(name: str) -> None:
+    """In as few runs as an audit may have."""
     leak = LEAKS[name]
-    runs = MechanismSettings(runs=200)
+    runs = MechanismSettings(runs=200 if name in LATER else 100)
     found = study(lambda data, seed: leak(len(data) % 2, seed), [PAIR], runs)
     assert found.limit.low > 1.0, found.worst.found.event
 
@@ -356,24 +360,18 @@ def naive(value) -> str:
     return f"{name}{value!r}"
 
 
-@given(values, values)
-@settings(max_examples=200)
+@given(st.lists(values, max_size=3), st.lists(values, max_size=3))
+@settings(max_examples=120)
 def test_equal_encodings_are_those_of_equal_values(first, second) -> None:
     encoder = Encoder()
-    one, other = encoder.encode(first), encoder.encode(second)
-    assert (one == other) is (naive(first) == naive(second))
-    again = Encoder()
-    assert again.encode(first) == one  # of another encoder, that has seen nothing
-    assert again.forms[one.form] == encoder.forms[one.form]
-    assert len(one.numbers) == 8 * len(encoder.forms[one.form].paths)
-
-
-@given(st.lists(values, max_size=3), st.lists(values, max_size=3))
-@settings(max_examples=100)
-def test_neighbouring_parts_do_not_run_into_each_other(first, second) -> None:
-    encoder = Encoder()
-    same = encoder.encode(first) == encoder.encode(second)
-    assert same is (naive(first) == naive(second))
+    for one, other in [(first, second), *zip(first, second, strict=False)]:
+        found, same = encoder.encode(one), encoder.encode(one) == encoder.encode(other)
+        assert same is (naive(one) == naive(other))
+        again = Encoder()
+        assert again.encode(one) == found  # of another encoder, that has seen nothing
+        assert again.forms[found.form] == encoder.forms[found.form]
+        assert len(found.numbers) == 8 * len(encoder.forms[found.form].paths)
+    # Neighbouring parts do not run into each other.
     assert encoder.encode([first, second]) != encoder.encode([[*first, *second]])
 
 

@@ -2,6 +2,8 @@
 
 import functools
 import json
+import re
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from lethe.report.page import files
 GOLDEN = Path(__file__).parents[1] / "golden"
 GALLERY = sorted(Path(__file__).parents[2].glob("docs/gallery/*/findings.json"))
 KINDS = ("model", "scores", "vectors", "table", "records", "synthetic", "mechanism", "ledger")
+VOID = {"meta", "link", "br", "input", "path", "line", "circle", "rect", "use"}
 MANIFEST: dict[str, Any] = {
     "audit": "551b593faaed",
     "created": "2026-11-22T22:45:11+00:00",
@@ -46,3 +49,41 @@ def files_of(kind: str) -> dict[str, bytes]:
 def page_of(kind: str) -> str:
     """The page of the document."""
     return files_of(kind)["report.html"].decode()
+
+
+class Reader(HTMLParser):
+    """Tags, the visible text, and the text that is not folded away."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open_text: list[str] = []
+        self._stack: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._stack.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._stack:
+            while self._stack.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if {"style", "script", "title"} & set(self._stack):
+            return
+        self.text.append(data)
+        folded = "details" in self._stack and "summary" not in self._stack
+        if not folded and self._stack.count("details") <= ("summary" in self._stack):
+            self.open_text.append(data)
+
+
+parsed = functools.cache(Reader)
+
+
+def visible(page: str) -> str:
+    """The text of a page, in one line."""
+    return re.sub(r"\s+", " ", " ".join(parsed(page).text))

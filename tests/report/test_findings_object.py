@@ -1,6 +1,7 @@
 """Findings in five lines of Python: shown, as a table, as figures, written and read back."""
 
 import builtins
+import functools
 import html.parser
 import itertools
 from collections.abc import Iterator
@@ -17,13 +18,19 @@ from lethe.report import render
 from lethe.report.common import room_of
 from lethe.report.frame import MEASURED, rows
 from lethe.report.markdown import markdown
+from lethe.report.page import Release, read
 from lethe.report.page import files as files_of_page
-from lethe.report.page import read
 
 pytestmark = pytest.mark.usefixtures("no_drawing")
 
 COLUMNS = ["candidate", "attack", "metric", "fpr", "value", "low", "high", "n"]
 HOSTILE = "<script>alert(1)</script>\x1b[2J\nx"
+
+
+@functools.cache
+def released(kind: str) -> Release:
+    """The document as a page shows it, read once."""
+    return read(findings(kind))
 
 
 def flat(text: str) -> str:
@@ -48,7 +55,7 @@ def intervals(value: Any) -> Iterator[tuple[Any, Any, Any]]:
 
 def test_a_prompt_shows_the_whole_first_screen_in_few_lines(kind):
     shown = repr(findings(kind))
-    first = read(findings(kind)).first
+    first = released(kind).first
     assert len(shown.splitlines()) <= 14 and "…" not in shown
     assert max(map(len, shown.splitlines())) <= 100
     title, *rest = shown.splitlines()
@@ -75,7 +82,7 @@ def test_a_document_that_is_not_complete_is_shown_all_the_same():
 
 def test_the_card_of_a_notebook_loads_nothing_and_says_the_same(kind):
     card = findings(kind)._repr_html_()
-    first = read(findings(kind)).first
+    first = released(kind).first
     tags: list[str] = []
     texts: list[str] = []
 
@@ -160,7 +167,7 @@ def test_without_pandas_the_message_names_the_command(monkeypatch):
 def test_every_chart_of_the_page_is_a_figure(kind):
     import numpy as np
 
-    for chart in read(findings(kind)).charts:
+    for chart in released(kind).charts:
         figure = chart.draw()
         (axes,) = figure.axes
         figure.draw_without_rendering()

@@ -1,5 +1,6 @@
 """The first screen of every kind of release: what, how bad, what was tried, what remains."""
 
+import functools
 import json
 import re
 from typing import Any
@@ -17,12 +18,18 @@ from lethe.report.frontier_chart import frontier_chart, points
 from lethe.report.markdown import markdown
 from lethe.report.notebook import show
 from lethe.report.of_model import Model
-from lethe.report.page import read, together
+from lethe.report.page import Release, read, together
 from lethe.report.proofs import label
 from lethe.report.severity import LEVELS
 from lethe.report.terminal import print_findings
 
 pytestmark = pytest.mark.usefixtures("no_drawing")
+
+
+@functools.cache
+def released(kind: str) -> Release:
+    """The document as a page shows it, read once."""
+    return read(findings(kind))
 
 
 def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
@@ -266,7 +273,7 @@ def test_people_counted_near_synthetic_rows_stand_in_the_headline(attack: str, p
 
 
 def test_of_several_releases_the_worst_speaks() -> None:
-    releases = [read(findings(kind)) for kind in ("model", "ledger", "table", "synthetic")]
+    releases = [released(kind) for kind in ("model", "ledger", "table", "synthetic")]
     head = together(releases)
     assert head.level == "high" and head.headline == releases[2].first.headline
     assert head.outcome.code == "fail"
@@ -407,7 +414,7 @@ def test_a_claim_that_is_wrong_speaks_over_a_model_at_chance() -> None:
     for candidate in plain["candidates"]:
         candidate["shown"] = []
         candidate["risk"] |= {"value": 0.01, "low": 0.005, "high": 0.03}
-    releases = [read(Findings.from_json(plain)), read(findings("mechanism"))]
+    releases = [read(Findings.from_json(plain)), released("mechanism")]
     head = together(releases)
     assert "could have seen" in releases[0].first.verdict
     assert "The claim of epsilon 1 is wrong" in head.headline and head.level == ""
@@ -418,7 +425,7 @@ def test_limits_that_were_not_tested_are_limits_all_the_same() -> None:
     plain = document("table")
     plain["rules"] = [plain["rules"][0] | {"outcome": "not-tested", "evidence": None}]
     plain["verdict"]["outcome"] = "not-tested"
-    releases = [read(findings("model")), read(Findings.from_json(plain))]
+    releases = [released("model"), read(Findings.from_json(plain))]
     head = together(releases)
     assert head.outcome.code == "not-enough-evidence" and "have no" not in head.rules
 
@@ -563,10 +570,10 @@ def test_a_group_below_the_headline_is_no_gap_of_the_rules() -> None:
 
 
 def test_of_several_releases_the_first_screen_has_four_cards_and_says_whose() -> None:
-    releases = [read(findings(kind)) for kind in ("model", "table")]
+    releases = [released(kind) for kind in ("model", "table")]
     head = together(releases)
-    released, *others = head.cards
-    assert released.large == "2 releases" and list(released.lines) == [x.title for x in releases]
+    several, *others = head.cards
+    assert several.large == "2 releases" and list(several.lines) == [x.title for x in releases]
     assert [card.large for card in others] == [card.large for card in releases[1].first.cards[1:]]
     assert all(card.title.endswith(releases[1].first.name) for card in others)
     assert f"Rules broken: {releases[1].title}." in head.rules

@@ -185,21 +185,20 @@ def _cell(epsilon: float, delta: float, steps: int, slack: float) -> float:
     return math.sqrt(slack * epsilon / (steps * (1 + 1 / mu))) if mu > 0 else 0.0
 
 
+@functools.lru_cache(maxsize=1024)  # candidates of one audit ask for the same noise
 def _pld_epsilon(
     sigma: float, rate: float, steps: int, delta: float, relation: str, cell: float
 ) -> float:
     accounting = require("dp_accounting", "dp")
     # REPLACE_ONE compares sums moved to opposite sides, so `sensitivity` stays that of one record.
-    neighbours = accounting.NeighboringRelation
+    neighbours = "REPLACE_ONE" if relation == "replace-one" else "ADD_OR_REMOVE_ONE"
     losses = accounting.pld.privacy_loss_distribution.from_gaussian_mechanism(
         standard_deviation=sigma,
         sensitivity=1.0,
         pessimistic_estimate=True,
         value_discretization_interval=cell,
         sampling_prob=rate,
-        neighboring_relation=(
-            neighbours.REPLACE_ONE if relation == "replace-one" else neighbours.ADD_OR_REMOVE_ONE
-        ),
+        neighboring_relation=accounting.NeighboringRelation[neighbours],
     )
     return float(losses.self_compose(int(steps)).get_epsilon_for_delta(delta))
 

@@ -120,18 +120,18 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
 
 def passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
     """The other candidates on which the rule would pass."""
-    return [row for row, decision in _decided(findings, judged, rule) if decision.outcome == PASS]
+    return [row for row, (one,) in _decided(findings, judged, [rule]) if one.outcome == PASS]
 
 
 def _decided(
-    findings: Findings, judged: str, rule: Rule
-) -> Iterator[tuple[CandidateRow, Decision]]:
-    """The other candidates with the outcome of the rule on each."""
+    findings: Findings, judged: str, rules: Sequence[Rule]
+) -> Iterator[tuple[CandidateRow, list[Decision]]]:
+    """The other candidates with the outcome of each rule on it."""
     checks = read(Sequence[CheckRow], findings.checks)
-    for row in findings.candidates:
+    for row in findings.candidates if rules else ():
         if row["name"] != judged:
-            candidate = read(CandidateRow, row)
-            yield candidate, decide(rule, _evidence(findings, row, rule), candidate, checks)
+            one = read(CandidateRow, row)
+            yield one, [decide(rule, _evidence(findings, row, rule), one, checks) for rule in rules]
 
 
 def meeting(findings: Findings, judged: str) -> tuple[list[CandidateRow], dict[str, str]]:
@@ -141,12 +141,12 @@ def meeting(findings: Findings, judged: str) -> tuple[list[CandidateRow], dict[s
         rules = [parse_rule(entry["rule"], metrics_of(findings)) for entry in findings.rules]
     except InputError:
         return met, unearned
-    for decided in zip(*(_decided(findings, judged, rule) for rule in rules), strict=True):
-        missing = [decision.reason for _, decision in decided if decision.outcome != PASS]
+    for row, decided in _decided(findings, judged, rules):
+        missing = [decision.reason for decision in decided if decision.outcome != PASS]
         if not missing:
-            met.append(decided[0][0])
+            met.append(row)
         elif all(missing):
-            unearned[decided[0][0].name] = missing[0]
+            unearned[row.name] = missing[0]
     return met, unearned
 
 

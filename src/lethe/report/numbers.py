@@ -316,8 +316,8 @@ def interval_methods(value: Any) -> list[str]:
         if value.get("method") and value.get("confidence"):
             return [method_name(value["method"])]
         value = [item for key, item in value.items() if key != "plants"]  # they are not printed
-    if isinstance(value, list):
-        for item in value:
+    for item in value if isinstance(value, list) else ():
+        if not isinstance(item, str | float | int):  # most are
             found |= dict.fromkeys(interval_methods(item))
     return list(found)
 

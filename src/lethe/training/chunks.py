@@ -44,8 +44,8 @@ class Spec:
         external: (N,) True for records of another time, site or group, all outside the pool; None
             where there are none. Attacks do not see them.
         queries: changed copies of each record that models are asked about too, see `Work`.
-        hashes: of parts that were hashed, by their id; specs made from each other share it, so that
-            an audit reads its data and the code of its recipe once.
+        hashes: of parts and specs that were hashed, by their id; specs made from each other share
+            it, so that an audit reads its data and the code of its recipe once.
     """
 
     features: NDArray[np.floating]  # (N, ...) inputs of all records
@@ -132,7 +132,7 @@ class Spec:
 
     def hash(self) -> str:
         """Content hash of the spec."""
-        return hash_json(self.describe())
+        return self._once(self, lambda spec: hash_json(spec.describe()))
 
 
 _WIDE = ("models", "records")
