@@ -34,7 +34,7 @@ _STILL = 1e-6  # relative change of a row that passes for rounding
 def seeded(seed: int) -> Iterator[None]:
     """The global random stream from a seed, and back to where it was."""
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        (torch if torch.accelerator.is_available() else torch.default_generator).manual_seed(seed)
         yield
 
 
