@@ -130,7 +130,7 @@ def files(draw: st.DrawFn) -> str:
     return "who,what,much,when\n" + "".join(f"{','.join(row)}\n" for row in rows)
 
 
-@settings(max_examples=8)
+@settings(max_examples=12)
 @given(
     files(),
     st.sampled_from(["all", "first", "last"]),
