@@ -168,7 +168,7 @@ def test_one_number_says_who_it_is_where_habits_are_several():
         labels,
         head=(weight, 0.0),
         period=period,
-        settings=quick(**asked, sigmas=(1.0,), draws=1, radius_points=9, radius_draws=20),
+        settings=quick(**asked, sigmas=(1.0,), draws=1, radius_points=9, radius_draws=50),
     )
     for name in ("baseline", "logit-only"):
         candidate = next(c for c in found.candidates if c["name"] == name)
