@@ -21,7 +21,7 @@ from lethe.membership.language.models import load_model, quiet
 from lethe.membership.language.tokens import scored_together
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
-SIDE, EPOCHS, PAIRS = (100, 3, 2) if QUICK else (400, 12, 4)
+SIDE, EPOCHS, PAIRS, PLANTED = (100, 3, 2, 30) if QUICK else (400, 12, 4, 90)
 place, rng = Path(mkdtemp()), np.random.default_rng(0)
 
 # %% Reports, and a base model that has read others
@@ -52,7 +52,7 @@ save_model(base, tokenizer, place / "base")
 
 # %% Canaries are planted before training, and the training is watched
 
-plan = plan_text_canaries(texts[:SIDE], tokenizer, 90, repetitions=(1, 16))
+plan = plan_text_canaries(texts[:SIDE], tokenizer, PLANTED, repetitions=(1, 16))
 watch = CanaryWatch(plan, tokenizer)
 watch.begin(base)
 fine_tune(base, tokenizer, plan.insert(texts[:SIDE]), FineTune(EPOCHS, 4e-3, 32), see=watch.see)

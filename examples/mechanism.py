@@ -2,7 +2,7 @@
 
 Measured on three sums that claim epsilon 1 (n = 10,000 runs on each input of 10 pairs, seed 0):
 the right one is consistent with it (at least 0.90), half the noise gives at least 1.84 away, a
-bound read off the data 6.51. 38 s of one core of a busy AMD EPYC. LETHE_QUICK=1 runs each 1,000
+bound read off the data 6.51. 38 s of one core of a busy AMD EPYC. LETHE_QUICK=1 runs each 800
 times.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 import lethe
 
-RUNS = 1000 if os.environ.get("LETHE_QUICK") == "1" else 10_000
+RUNS = 800 if os.environ.get("LETHE_QUICK") == "1" else 10_000
 
 # %% Three mechanisms that claim epsilon = 1
 # All clamp values to [0, 100], so one person changes the sum by at most 100. The first adds the

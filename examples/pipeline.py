@@ -61,7 +61,7 @@ def patients(data, seed):
     return round(len(data) + np.random.default_rng(seed).laplace(scale=2), 3)
 
 
-runs = 2000 if QUICK else 10_000
+runs = 500 if QUICK else 10_000
 counted = lethe.audit_mechanism(patients, bounds=(0, 1), epsilon=0.5, runs=runs, save=False)
 
 # %% One document for both

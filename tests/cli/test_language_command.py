@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import pytest
 from command import inside
+from judged_alone import judged_alone
 from tiny_language import base_folder, load_base, narratives, tuned_folder
 
 import lethe
@@ -26,6 +27,7 @@ from lethe.membership.language.tokens import scored_together
 
 pytestmark = pytest.mark.usefixtures("no_drawing")
 FEW = ("--near", "20", "--quiet")
+release_alone = pytest.fixture(judged_alone)
 
 
 def table_of(texts, members, **more):
@@ -133,6 +135,7 @@ def test_losses_on_the_page_are_those_of_model_and_base(run, tuned):
     np.testing.assert_allclose(columns[2], columns[1] - columns[0], atol=0.011)
 
 
+@pytest.mark.usefixtures("release_alone")
 def test_nothing_personal_is_kept_unasked(tuned, tmp_path):
     folder, texts = tuned
     found = lethe.audit_language_model(
@@ -165,6 +168,7 @@ def test_the_same_command_goes_on_and_says_the_same(run, tuned):
     assert (place / "run" / "findings.json").read_bytes() == before
 
 
+@pytest.mark.usefixtures("release_alone")
 def test_a_hold_out_of_another_kind_is_caught_and_nothing_is_said_of_membership(tuned):
     """Members and others of different years: the blind check fails and the verdict says so."""
     folder, texts = tuned
@@ -188,6 +192,7 @@ def test_a_hold_out_of_another_kind_is_caught_and_nothing_is_said_of_membership(
     )
 
 
+@pytest.mark.usefixtures("release_alone")
 def test_canaries_from_the_plan_to_the_bound(tmp_path):
     texts = narratives(240, seed=11)
     table_of(texts, 120).to_csv(tmp_path / "split.csv", index=False)
@@ -233,6 +238,7 @@ def test_canaries_from_the_plan_to_the_bound(tmp_path):
     assert beyond.returncode == 3
 
 
+@pytest.mark.usefixtures("release_alone")
 def test_defences_are_trained_attacked_and_labelled(tmp_path):
     texts = narratives(200, seed=12)
     model, tokenizer = load_base()
@@ -243,16 +249,19 @@ def test_defences_are_trained_attacked_and_labelled(tmp_path):
     def audited(epochs, *defences):
         return lethe.audit_language_model(
             tmp_path / "tuned", rows, base=base_folder(), near=0, epochs=epochs, rate=4e-3,
-            person="who", defence=defences or ("epochs-1", "lora-2", "dp-lora-8"),
-            out=tmp_path / "run", quiet=True,
+            person="who", defence=defences, out=tmp_path / "run", quiet=True,
         )  # fmt: skip
 
-    audited(2, "lora-2")
-    found = audited(1)  # other settings: what is kept of the first is not taken for these
-    assert found.candidates[4]["settings"] == {"epochs": 1, "rank": 2}
-    before = (tmp_path / "run" / "models" / "lora-2.trained").stat().st_mtime_ns
-    assert audited(1).to_bytes() == found.to_bytes()
-    assert (tmp_path / "run" / "models" / "lora-2.trained").stat().st_mtime_ns == before
+    found = audited(1, "epochs-1", "lora-2", "dp-lora-8")
+    kept = tmp_path / "run" / "models" / "lora-2.trained"
+    first = kept.read_text(), kept.stat().st_mtime_ns
+    other = audited(2, "lora-2")  # other settings: what is kept of the first is not taken for these
+    second = kept.read_text(), kept.stat().st_mtime_ns
+    assert other.candidates[3]["settings"] == {"epochs": 2, "rank": 2}
+    assert other.candidates[3]["utility"] != found.candidates[4]["utility"]
+    assert first[0] != second[0] and first[1] != second[1]
+    assert audited(2, "lora-2").to_bytes() == other.to_bytes()
+    assert kept.stat().st_mtime_ns == second[1]
     released = {one.name for one in (tmp_path / "run" / "models" / "dp-lora-8").iterdir()}
     assert not any("train" in name for name in released), "nothing that the texts decide"
     names = [one["name"] for one in found.candidates]
@@ -267,6 +276,7 @@ def test_defences_are_trained_attacked_and_labelled(tmp_path):
     assert found.frontier["pareto"]
 
 
+@pytest.mark.usefixtures("release_alone")
 def test_other_fine_tunes_and_a_utility_of_ones_own(tuned, tmp_path):
     folder, texts = tuned
     table_of(texts, 150).to_csv(tmp_path / "split.csv", index=False)
@@ -309,6 +319,7 @@ def refused(match, texts, kind=InputError, **more):
                                    **more)  # fmt: skip
 
 
+@pytest.mark.usefixtures("release_alone")
 def test_bad_input_is_refused_in_one_line(tmp_path):
     texts = narratives(200, seed=13)
     good = table_of(texts, 100)
@@ -331,10 +342,11 @@ def test_bad_input_is_refused_in_one_line(tmp_path):
     assert next(one for one in found.checks if one["name"] == "length of texts")["status"] == "pass"
 
 
+@pytest.mark.usefixtures("release_alone")
 def test_texts_that_stand_on_both_sides_are_no_question():
-    texts = narratives(300, seed=14)
-    rows = table_of([*texts[:150], *texts[:20], *texts[150:]], 150)
+    texts = narratives(220, seed=14)
+    rows = table_of([*texts[:110], *texts[:10], *texts[110:]], 110)
     found = lethe.audit_language_model(base_folder(), rows, near=0, save=False, quiet=True)
-    assert found.data["asked"] == 280  # both copies are left out, whoever was trained on
+    assert found.data["asked"] == 210  # both copies are left out, whoever was trained on
     sides = found.candidates[0]["extraction"]["sides"]
-    assert [one["texts"] for one in sides] == [150, 150]
+    assert [one["texts"] for one in sides] == [110, 110]

@@ -63,7 +63,8 @@ def apart(script: Path) -> None:
     print(done.stdout)
 
 
-# The five lines stand on the front page, whose test runs them.
+# The five lines stand on the front page, whose test runs them; charts have tests of their own.
+@pytest.mark.usefixtures("no_drawing")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.slow) if n == "five_lines" else n for n in sorted(SAYS)],

@@ -137,7 +137,7 @@ def test_automatic_and_all_take_what_can_be_run():
 
 
 def test_the_same_seed_gives_the_same_bits():
-    whole = audit(paired(8, 200, 12), 12, 1.0)
+    whole = audit(paired(6, 200, 12), 12, 1.0)
     one, two = score(whole, NAMES, seed=3), score(replace(whole), NAMES, seed=3)
     again, other = score(whole, NAMES, seed=3), score(whole, NAMES, seed=4)
     for name in NAMES:
@@ -148,7 +148,7 @@ def test_the_same_seed_gives_the_same_bits():
 
 
 def test_what_does_not_fit_is_made_again_and_gives_the_same_bits(monkeypatch):
-    whole = audit(paired(8, 200, 15), 15, 1.0)
+    whole = audit(paired(6, 200, 15), 15, 1.0)
     at_hand = score(whole, ("learned-ratio",))["learned-ratio"]
     monkeypatch.setattr(learned, "_AT_HAND", 0)
     assert (score(replace(whole), ("learned-ratio",))["learned-ratio"] == at_hand).all()

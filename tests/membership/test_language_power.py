@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from judged_alone import judged_alone
 
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
@@ -14,6 +15,8 @@ from lethe.membership.language.settings import LanguageSettings
 WORDS = np.array("note call sent home new door late work form day week sick".split())
 RULES = ("tpr@0.1<=0.4", "auc<=0.7", "extraction<=0.05", "epsilon-lower<=0.3")
 TOKENS = 12
+
+release_alone = pytest.fixture(judged_alone, autouse=True)
 
 
 def made_up(rng, leak: float, texts: int = 240, canaries: int = 90):

@@ -34,7 +34,7 @@ def plain_loop(model, text):
 
 
 def test_they_are_those_of_transformers_whatever_the_batch(monkeypatch):
-    model = load_model(tuned_folder()[0])
+    model = load_model(tuned_folder(4, 60)[0])
     for limit in (1 << 12, 1 << 25):  # a text a batch, and all in one
         monkeypatch.setitem(module._LOGITS, "cpu", limit)
         found = dict(scored_chunks(model, model.ids(TEXTS)))
@@ -55,7 +55,7 @@ def test_they_are_those_of_transformers_whatever_the_batch(monkeypatch):
 
 
 def test_a_pair_is_two_models_and_the_divergence_between_them(tmp_path):
-    model, base = load_model(tuned_folder()[0]), load_model(base_folder())
+    model, base = load_model(tuned_folder(4, 60)[0]), load_model(base_folder())
     ids = model.ids(TEXTS)
     alone = dict(scored_chunks(model, ids))
     for folder in (tmp_path, tmp_path):  # computed, and read back

@@ -186,8 +186,9 @@ BLINDED = {
 }
 
 
-@pytest.mark.parametrize("name", BLINDED)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "seed"), [*((name, 1) for name in BLINDED), ("constant", 0), ("rows shuffled", 0)]
+)
 def test_a_blinded_audit_passes_no_rule_that_it_failed(name, seed):
     leaky, before = of_leaky(seed, 8 * (1 + seed))
     assert "fail" in before.values()

@@ -56,7 +56,7 @@ def audit_mechanism(
     >>> def total(data, seed):
     ...     return data.sum() + np.random.default_rng(seed).laplace(scale=1.0)
     >>> found = audit_mechanism(
-    ...     total, bounds=(0, 1), epsilon=0.2, runs=2000, save=False, quiet=True
+    ...     total, bounds=(0, 1), epsilon=0.2, runs=1000, save=False, quiet=True
     ... )
     >>> found.rules[0]["outcome"]
     'fail'

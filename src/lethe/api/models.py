@@ -168,9 +168,9 @@ def audit_scores(
             every model in turn.
         settings: of `AuditSettings`.
 
-    >>> rng = np.random.default_rng(0)
+    >>> rng, asked = np.random.default_rng(0), {"attack": "lira-online", "save": False}
     >>> inside = rng.random((8, 200)) < 0.5
-    >>> found = audit_scores(rng.normal(size=(8, 200)) + inside, inside, save=False, quiet=True)
+    >>> found = audit_scores(rng.normal(size=(8, 200)) + inside, inside, quiet=True, **asked)
     >>> found.candidates[0]["attacks"]["lira-online"]["auc"]["low"] > 0.5
     True
     """

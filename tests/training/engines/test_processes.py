@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_jobs import die, double, folder, hold, imported, process, refuse
 
 from lethe.errors import InputError, RunFailed
+from lethe.training.engines import processes
 from lethe.training.engines.processes import preloading, run_in_processes, stop_processes
 from lethe.training.environment import default_workers
 
@@ -23,26 +25,6 @@ def nothing_left() -> Iterator[None]:
     stop_processes()
 
 
-def double(job: int) -> int:
-    return 2 * job
-
-
-def die(job: int) -> int:
-    if job == 2:
-        os._exit(3)
-    return job
-
-
-def refuse(job: int) -> int:
-    if job == 2:
-        raise InputError("job 2 cannot be done; leave it out.")
-    return job
-
-
-def process(job: int) -> int:
-    return os.getpid()
-
-
 def test_even_one_worker_is_another_process() -> None:
     # Its BLAS must be the one that other workers have, or the bits would differ.
     found = list(run_in_processes([1, 2, 3], process, 1))
@@ -52,16 +34,6 @@ def test_even_one_worker_is_another_process() -> None:
 def test_every_job_is_done_once() -> None:
     assert list(run_in_processes([], double, 2)) == []
     assert sorted(run_in_processes(range(7), double, 2)) == [0, 2, 4, 6, 8, 10, 12]
-
-
-_held: list[bytearray] = []
-
-
-def hold(job: int) -> int:
-    time.sleep(0.6)  # memory is looked at once a second
-    if job > 1 and not _held:
-        _held.append(bytearray(b"1") * 320_000_000)
-    return os.getpid()
 
 
 def test_a_worker_that_holds_large_tables_is_kept() -> None:
@@ -76,30 +48,15 @@ def test_errors_of_a_job_come_through_as_they_are() -> None:
         list(run_in_processes(range(4), refuse, 2))
 
 
-def test_a_worker_that_dies_is_a_run_that_can_be_resumed() -> None:
+def test_a_worker_that_dies_is_a_run_that_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "RESTARTS", 1)  # each takes as long as the first
     said: list[str] = []
     with pytest.raises(RunFailed, match="a worker process died.*fewer --workers") as caught:
         list(run_in_processes(range(4), die, 2, said.append))
     assert "a worker process died; starting again with" in said[0]
+    assert "died 2 times in a row" in str(caught.value)
     assert caught.value.exit_code == 4
     assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
-
-
-def imported(job: str) -> int:
-    return int(__import__(job).VALUE)
-
-
-def test_workers_kept_from_before_see_modules_beside_a_new_recipe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
-    (tmp_path / "found_late.py").write_text("VALUE = 5\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert list(run_in_processes(["found_late"] * 3, imported, 2)) == [5, 5, 5]
-
-
-def folder(job: int) -> str:
-    return os.getcwd()
 
 
 def test_workers_kept_from_before_work_where_this_process_is(
@@ -160,3 +117,12 @@ def test_ending_processes_with_jobs_still_waiting_breaks_no_thread(
             thread.join(60)
     assert thread_gets_no_time == []
     assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
+
+
+def test_workers_kept_from_before_see_modules_beside_a_new_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
+    (tmp_path / "found_late.py").write_text("VALUE = 5\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert list(run_in_processes(["found_late"] * 3, imported, 2)) == [5, 5, 5]
