@@ -7,7 +7,7 @@ import jsonschema
 import numpy as np
 import pytest
 import torch
-from reidentification_people import audit_embeddings, population, quick
+from reidentification_people import audit_embeddings, few_attackers, population, quick
 from scipy.special import ndtr
 
 from lethe.errors import InputError
@@ -27,6 +27,12 @@ PEOPLE = population()
 
 SMALL = {"plays": 0, "refine": 0, "surface": (), "averaged": (1,), "draws": 2, "sigmas": (1.0,)}
 JUDGED = {"rule": ("lift<=2", "bound<=0.9"), "release": "noise-2", "norm": 3.0, "diameter": 60.0}
+
+
+@pytest.fixture
+def few():
+    with few_attackers():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +270,7 @@ def test_scaling_vectors_against_the_head_only_renames_sigma():
     jsonschema.validate(found.to_json(), schema())
 
 
+@pytest.mark.usefixtures("few")
 def test_an_operating_point_is_found_where_there_is_room():
     """People differ by little and the task by much: noise hides the one and spares the other."""
     close = population(users=110, spread=0.1, task=20.0)
@@ -277,6 +284,7 @@ def test_an_operating_point_is_found_where_there_is_room():
     assert sigma == pytest.approx(point["recommended"], rel=1e-6)
 
 
+@pytest.mark.usefixtures("few")
 def test_where_there_is_no_room_both_sides_are_priced():
     found = audit_embeddings(**PEOPLE, settings=quick(**SMALL, lift=1.001))
     point = found.representations["models"][0]["point"]
@@ -307,6 +315,7 @@ def test_exposed_people_get_pseudonyms_and_a_table_of_their_own(measured):
     assert mean == pytest.approx(measured.candidates[0].candidate.measures["top-1"].value)
 
 
+@pytest.mark.usefixtures("few")
 def test_missing_labels_leave_utility_out_and_say_so():
     found = audit_embeddings(
         PEOPLE["representations"], PEOPLE["user_ids"], head=PEOPLE["head"], settings=quick(**SMALL)
@@ -326,6 +335,7 @@ def test_missing_labels_leave_utility_out_and_say_so():
     jsonschema.validate(found.to_json(), schema())
 
 
+@pytest.mark.usefixtures("few")
 def test_vectors_alone_are_enough():
     asked = quick(**SMALL)
     found = audit_embeddings(PEOPLE["representations"], PEOPLE["user_ids"], settings=asked)
@@ -335,6 +345,7 @@ def test_vectors_alone_are_enough():
     assert {one["name"] for one in found.frontier["skipped"]} >= {"subspace", "logit", "label"}
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("kind", ["module", "classes"])
 def test_other_heads_are_measured_by_drawing(kind):
     rng = np.random.default_rng(5)
@@ -358,6 +369,7 @@ def test_other_heads_are_measured_by_drawing(kind):
     jsonschema.validate(found.to_json(), schema())
 
 
+@pytest.mark.usefixtures("few")
 def test_copied_inputs_are_warned_of_and_raw_features_attacked():
     owner = np.unique(PEOPLE["user_ids"], return_inverse=True)[1]
     copied = np.random.default_rng(1).standard_normal((40, 2))[owner]
@@ -368,6 +380,7 @@ def test_copied_inputs_are_warned_of_and_raw_features_attacked():
     assert raw["top"]["1"]["value"] == 1
 
 
+@pytest.mark.usefixtures("few")
 def test_gallery_and_probes_of_two_periods():
     n = len(PEOPLE["labels"])
     period = np.where(np.arange(n) % 2, "later", "before")
@@ -384,6 +397,7 @@ def test_an_unknown_release_is_refused(measured):
         VectorsSubject([measured], quick(release="noise-7")).findings()
 
 
+@pytest.mark.usefixtures("few")
 def test_a_head_of_several_classes_has_the_logits_alone_as_an_option():
     rng = np.random.default_rng(0)
     owner, weight = np.repeat(np.arange(30), 8), rng.standard_normal((4, 9))
@@ -395,6 +409,7 @@ def test_a_head_of_several_classes_has_the_logits_alone_as_an_option():
     assert candidate["top_1"]["low"] > 0.2 and candidate["utility_loss"]["value"] == 0
 
 
+@pytest.mark.usefixtures("few")
 def test_noise_levels_that_were_finished_before_a_stop_are_not_attacked_again(
     tmp_path, monkeypatch
 ):
