@@ -12,14 +12,35 @@ from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_synthetic
 from lethe.linkage.inputs import table_checks
 from lethe.linkage.settings import SyntheticSettings
+from lethe.linkage.synthetic import control as control_room
+from lethe.linkage.synthetic import ratios
 from lethe.linkage.synthetic.control import file_checks
 from lethe.linkage.synthetic.copies import Writer, chance_of, decoded, in_pairs, nearness, tail
 from lethe.linkage.synthetic.nearest import mix, ranked
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
 from lethe.report.of_rows import Synthetic
+from lethe.training.fingerprint import hash_array
 
 Rows = dict[str, np.ndarray]
 QUASI = ("age", "town", "debt")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def trees_of_the_same_rows_are_fitted_once() -> Iterator[None]:
+    """Most blinded audits compare the same original with the same control."""
+    fitted: dict[tuple[str, int], np.ndarray] = {}
+
+    def scores(features: np.ndarray, seed: int = 0) -> np.ndarray:
+        key = hash_array(features), seed
+        if key not in fitted:
+            fitted[key] = cross_fitted(features, seed)
+        return fitted[key].copy()
+
+    cross_fitted = ratios.cross_fitted
+    with pytest.MonkeyPatch.context() as patch:
+        for room in (ratios, control_room):
+            patch.setattr(room, "cross_fitted", scores)
+        yield
 
 
 def words(cells: object) -> np.ndarray:
