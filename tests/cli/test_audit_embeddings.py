@@ -7,16 +7,23 @@ import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from reidentification_people import population
+from reidentification_people import few_attackers, population
 
 from lethe.cli import run
 from lethe.evidence.findings import schema
+from lethe.reidentification import attributes
 
 pytestmark = pytest.mark.usefixtures("no_drawing")
 LESS = {"draws": 2, "plays": 200, "radius-points": 50, "radius-draws": 100}
 DRAWN = [word for name, value in LESS.items() for word in (f"--{name}", str(value))]
 FAST = ["--sigma", "0.5", "2", "--averaged", "1", "4", *DRAWN]
 FEW = ["--sigma", "2", "--averaged", "1", *DRAWN]  # where candidates are not what is tested
+
+
+@pytest.fixture
+def few():
+    with few_attackers():
+        yield
 
 
 def save(folder, name="mlp", **changed):
@@ -69,6 +76,7 @@ def test_the_table_of_people_is_for_its_owner_alone(finished):
     assert b"reader-9" not in (finished[2] / "findings.json").read_bytes()
 
 
+@pytest.mark.usefixtures("few")
 def test_several_models_side_by_side(tmp_path):
     people = population()
     first, head = save(tmp_path)
@@ -102,6 +110,7 @@ def test_several_models_side_by_side(tmp_path):
         (["FILE", "--engine", "ray", "--engine-option", "adress=auto"], "address"),
     ],
 )
+@pytest.mark.usefixtures("few")
 def test_bad_requests_are_refused(tmp_path, capsys, asked, words):
     file, head = save(tmp_path)
     names = {"FILE": str(file), "HEAD": str(head)}
@@ -166,6 +175,7 @@ def formats(tmp_path_factory, no_page):
 NAMED = ["--user", "who", "--label", "churned", "--period", "day", "--from", "2024-02-15"]
 
 
+@pytest.mark.usefixtures("few")
 def test_formats_and_a_date_on_the_command_line(formats, tmp_path):
     documents = []
     for name, more in (
@@ -186,6 +196,7 @@ def test_formats_and_a_date_on_the_command_line(formats, tmp_path):
     assert again == first
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -224,7 +235,9 @@ def encode(texts):
 """
 
 
-def test_attributes_texts_another_release_and_further_options(tmp_path, capsys):
+@pytest.mark.usefixtures("few")
+def test_attributes_texts_another_release_and_further_options(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(attributes, "_STRENGTHS", (0.1,))  # none is chosen: a fifth of the fits
     people = population(users=110)
     owner = np.unique(people["user_ids"], return_inverse=True)[1]
     centre = np.array([people["representations"][owner == g, 1].mean() for g in range(110)])

@@ -8,7 +8,7 @@ from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.synthetic.nearest import mix
 from lethe.linkage.synthetic.partial import PART, in_part, with_words
 
-ROWS = 600
+ROWS = 350
 
 
 def people(rng):
