@@ -3,14 +3,13 @@
 import json
 import re
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
 from reidentification_people import few_attackers, population
+from valid_findings import check_document
 
 from lethe.cli import run
-from lethe.evidence.findings import schema
 from lethe.reidentification import attributes
 
 pytestmark = pytest.mark.usefixtures("no_drawing")
@@ -53,7 +52,7 @@ def test_a_run_leaves_its_documents(finished):
     code, _, out = finished
     assert code == 0
     document = json.loads((out / "findings.json").read_bytes())
-    jsonschema.validate(document, schema())
+    check_document(document)
     assert document["verdict"]["outcome"] == "pass"
     names = [one["name"] for one in document["candidates"]]
     assert names[:3] == ["baseline", "noise-0.5", "noise-2"]
@@ -186,7 +185,7 @@ def test_formats_and_a_date_on_the_command_line(formats, tmp_path):
         asked = [str(formats / name), *more, *NAMED, *FEW, "--out", str(out), "--quiet"]
         assert run(["audit", "embeddings", *asked]) == 0
         document = json.loads((out / "findings.json").read_bytes())
-        jsonschema.validate(document, schema())
+        check_document(document)
         assert "vectors of known people of period before 2024-02-15" in json.dumps(document)
         documents.append({**document, "reproduction": None})
     assert all(document == documents[0] for document in documents)
@@ -208,7 +207,7 @@ def test_random_subsets_are_said(formats, tmp_path, asked, words):
     more = ["--user", "who", "--label", "churned", *FEW, "--out", str(tmp_path), "--quiet"]
     assert run(["audit", "embeddings", str(formats / "a.npz"), *asked, *more]) == 0
     document = json.loads((tmp_path / "findings.json").read_bytes())
-    jsonschema.validate(document, schema())
+    check_document(document)
     assert any(words in limit for limit in document["limits"])
     data, model = document["data"], document["representations"]["models"][0]
     given = dict(zip(asked[::2], map(int, asked[1::2]), strict=True))
@@ -262,7 +261,7 @@ def test_attributes_texts_another_release_and_further_options(tmp_path, capsys, 
     texts += ["--encoder", f"{tmp_path / 'mine.py'}:encode", "--candidates"]
     assert run([*asked, *texts, str(tmp_path / "list.txt"), "--out", str(tmp_path / "run")]) == 1
     document = json.loads((tmp_path / "run" / "findings.json").read_bytes())
-    jsonschema.validate(document, schema())
+    check_document(document)
     model = document["representations"]["models"][0]
     assert model["texts"]["texts"] == 32
     assert "procrustes" in {one["name"] for one in model["two_releases"]["results"]}

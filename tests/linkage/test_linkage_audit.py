@@ -2,14 +2,14 @@
 
 import json
 
-import jsonschema
 import numpy as np
 import pytest
 from linkage_facts import by_name
+from valid_findings import check_document
 
 from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.findings import Findings, schema
+from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
 from lethe.linkage.records.mitigations import (
     Sheet,
@@ -40,7 +40,7 @@ SICK = np.array([1, 1, 0, 0, 1, 1])
 def whole(findings: Findings) -> str:
     """The document follows its schema, reads back as itself and makes a page."""
     document = json.loads(findings.to_bytes())
-    jsonschema.validate(document, schema())
+    check_document(document)
     assert Findings.from_json(document).to_bytes() == findings.to_bytes()
     return render(findings)
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reidentification_people import few_attackers, population, quick
+from valid_findings import check_document
 
 from lethe.assess.judged import metrics_of
 from lethe.errors import InputError
-from lethe.evidence.findings import Findings, schema
+from lethe.evidence.findings import Findings
 from lethe.evidence.rules import judge, parse_rule
 from lethe.reidentification import attributes, candidates
 from lethe.reidentification.audit import audit_released
@@ -136,10 +137,8 @@ def test_a_second_release_texts_and_refusals_are_in_it(found):
 
 
 def test_the_document_fits_its_schema_and_every_number_of_the_page_is_in_it(found):
-    import jsonschema
-
     plain = found.to_json()
-    jsonschema.validate(plain, schema())
+    check_document(plain)
     assert Findings.from_json(plain).to_bytes() == found.to_bytes()
     page = render(found, {})
     for words in (
