@@ -26,12 +26,13 @@ QUICK = {
 
 
 FEW = ("cosine", "l2", "nearest row", "all vectors", "nearest row, all vectors")
+SINGLE = tuple(attacker.name for attacker in ATTACKERS if attacker.vectors == 1)
 
 
 @contextmanager
-def few_attackers() -> Iterator[None]:
-    """A third of the attackers run, those who learn nothing: for tests of all else."""
-    few = tuple(attacker for attacker in ATTACKERS if attacker.name in FEW)
+def few_attackers(names: tuple[str, ...] = FEW) -> Iterator[None]:
+    """Only some attackers run, by default those who learn nothing: for tests of all else."""
+    few = tuple(attacker for attacker in ATTACKERS if attacker.name in names)
     with pytest.MonkeyPatch.context() as patch:
         for room in ("family", "section", "sweep"):
             patch.setattr(f"lethe.reidentification.{room}.ATTACKERS", few)
