@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from linkage_facts import by_name
+from linkage_facts import by_name, only_mitigations
 from valid_findings import check_document
 
 from lethe.data.records import from_columns
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("no_drawing")
 @pytest.fixture
 def as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """No mitigation of records is tried: for tests of the records as they are."""
-    monkeypatch.setattr("lethe.linkage.records.study.changes", lambda settings: {})
+    only_mitigations(monkeypatch)
 
 
 AGE = np.array([30, 30, 30, 41, 41, 52])

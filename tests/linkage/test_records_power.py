@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from linkage_facts import only_mitigations
 
 from lethe.data.records import from_columns
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records
-from lethe.linkage.records import attackers, study
+from lethe.linkage.records import attackers
 from lethe.linkage.records.likelihood import Sampling, read
 from lethe.linkage.settings import RecordSettings
 
@@ -49,9 +50,8 @@ def audit(columns: Columns, release: str = "baseline", **asked: object) -> Findi
     settings = RecordSettings(targets=110, rule=RULES, release=release, **asked)
     unit = "days" if "time" in columns else None
     ratings = from_columns(columns, unit=unit) if unit else from_columns(columns)
-    judged = {name: one for name, one in study.changes(settings).items() if name == release}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "changes", lambda _: judged)
+        only_mitigations(patch, release)
         return audit_records(ratings, settings=settings)
 
 

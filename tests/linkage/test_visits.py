@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from linkage_facts import only_mitigations
 
 from lethe import audit_records
 from lethe.data.records import from_columns
 from lethe.errors import NotMeasurable
 from lethe.linkage.audit import audit_records as audited
-from lethe.linkage.records import study
 from lethe.linkage.records.attackers import Adversary, boards_of, look, simulate
 from lethe.linkage.records.facts import index_facts
 from lethe.linkage.settings import RecordSettings
@@ -18,11 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_page")
 @pytest.fixture
 def mitigations(request, monkeypatch):
     """Only those named are tried, for tests of these or of the records as they are."""
-    every = study.changes
-    names = getattr(request, "param", ())
-    monkeypatch.setattr(
-        study, "changes", lambda settings: {name: every(settings)[name] for name in names}
-    )
+    only_mitigations(monkeypatch, *getattr(request, "param", ()))
 
 
 def only(*names):
