@@ -174,7 +174,7 @@ def in_memory(schema: Schema, cells: list[list[Any]], gone: int) -> tuple[Any, A
     return whole, less
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(pairs())
 def test_neighbours_give_the_same_rows_at_the_price_paid(pair: Any) -> None:
     schema, cells, gone = pair
@@ -202,7 +202,7 @@ def from_files(folder: Path, schema: Schema, cells: list[list[Any]], gone: int) 
     return read_typed(folder / "one.csv", schema), read_typed(folder / "two.csv", schema)
 
 
-@settings(max_examples=15)
+@settings(max_examples=25)
 @given(pairs())
 def test_neighbours_from_files(tmp_path_factory: pytest.TempPathFactory, pair: Any) -> None:
     schema, cells, gone = pair
