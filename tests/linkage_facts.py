@@ -1,8 +1,11 @@
 """Known facts from plain lists, and the scores of every record, for tests of linkage."""
 
 import numpy as np
+import pytest
 from numpy.typing import ArrayLike
 
+from lethe.errors import NotMeasurable
+from lethe.linkage.records import study
 from lethe.linkage.records.facts import Index, Known
 from lethe.linkage.records.scoreboard import RH, Float, Scoreboard, _table, pairs_of
 
@@ -33,6 +36,22 @@ def scores(facts: Index, known: Known, target: int, board: Scoreboard = RH) -> F
     """
     pairs = pairs_of(facts, known, slice(target, target + 1))
     return np.asarray(_table(facts, known, pairs, board)[0])
+
+
+def only_mitigations(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Audits of records skip all other mitigations: those that are tried draw what they drew."""
+    every = study.changes
+
+    def left_out(sheet, rng):
+        raise NotMeasurable("a test is not about it")
+
+    def chosen(settings):
+        return {
+            name: (words, change if name in names else left_out)
+            for name, (words, change) in every(settings).items()
+        }
+
+    patch.setattr(study, "changes", chosen)
 
 
 def text(*cells):

@@ -1,10 +1,14 @@
 """A small population whose vectors tell who they are, and a task that they serve."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lethe.reidentification.audit import audit_released
+from lethe.reidentification.family import ATTACKERS
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 
@@ -19,6 +23,20 @@ QUICK = {
     "radius_sigmas": (0.5, 1.0),
     "common": (10,),
 }
+
+
+FEW = ("cosine", "l2", "nearest row", "all vectors", "nearest row, all vectors")
+SINGLE = tuple(attacker.name for attacker in ATTACKERS if attacker.vectors == 1)
+
+
+@contextmanager
+def few_attackers(names: tuple[str, ...] = FEW) -> Iterator[None]:
+    """Only some attackers run, by default those who learn nothing: for tests of all else."""
+    few = tuple(attacker for attacker in ATTACKERS if attacker.name in names)
+    with pytest.MonkeyPatch.context() as patch:
+        for room in ("family", "section", "sweep"):
+            patch.setattr(f"lethe.reidentification.{room}.ATTACKERS", few)
+        yield
 
 
 def quick(**changed: Any) -> EmbeddingSettings:

@@ -3,20 +3,26 @@
 import json
 import re
 
-import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
-from reidentification_people import population
+from reidentification_people import few_attackers, population
+from valid_findings import check_document
 
 from lethe.cli import run
-from lethe.evidence.findings import schema
+from lethe.reidentification import attributes
 
 pytestmark = pytest.mark.usefixtures("no_drawing")
 LESS = {"draws": 2, "plays": 200, "radius-points": 50, "radius-draws": 100}
 DRAWN = [word for name, value in LESS.items() for word in (f"--{name}", str(value))]
 FAST = ["--sigma", "0.5", "2", "--averaged", "1", "4", *DRAWN]
 FEW = ["--sigma", "2", "--averaged", "1", *DRAWN]  # where candidates are not what is tested
+
+
+@pytest.fixture
+def few():
+    with few_attackers():
+        yield
 
 
 def save(folder, name="mlp", **changed):
@@ -46,7 +52,7 @@ def test_a_run_leaves_its_documents(finished):
     code, _, out = finished
     assert code == 0
     document = json.loads((out / "findings.json").read_bytes())
-    jsonschema.validate(document, schema())
+    check_document(document)
     assert document["verdict"]["outcome"] == "pass"
     names = [one["name"] for one in document["candidates"]]
     assert names[:3] == ["baseline", "noise-0.5", "noise-2"]
@@ -69,6 +75,7 @@ def test_the_table_of_people_is_for_its_owner_alone(finished):
     assert b"reader-9" not in (finished[2] / "findings.json").read_bytes()
 
 
+@pytest.mark.usefixtures("few")
 def test_several_models_side_by_side(tmp_path):
     people = population()
     first, head = save(tmp_path)
@@ -102,6 +109,7 @@ def test_several_models_side_by_side(tmp_path):
         (["FILE", "--engine", "ray", "--engine-option", "adress=auto"], "address"),
     ],
 )
+@pytest.mark.usefixtures("few")
 def test_bad_requests_are_refused(tmp_path, capsys, asked, words):
     file, head = save(tmp_path)
     names = {"FILE": str(file), "HEAD": str(head)}
@@ -166,6 +174,7 @@ def formats(tmp_path_factory, no_page):
 NAMED = ["--user", "who", "--label", "churned", "--period", "day", "--from", "2024-02-15"]
 
 
+@pytest.mark.usefixtures("few")
 def test_formats_and_a_date_on_the_command_line(formats, tmp_path):
     documents = []
     for name, more in (
@@ -176,7 +185,7 @@ def test_formats_and_a_date_on_the_command_line(formats, tmp_path):
         asked = [str(formats / name), *more, *NAMED, *FEW, "--out", str(out), "--quiet"]
         assert run(["audit", "embeddings", *asked]) == 0
         document = json.loads((out / "findings.json").read_bytes())
-        jsonschema.validate(document, schema())
+        check_document(document)
         assert "vectors of known people of period before 2024-02-15" in json.dumps(document)
         documents.append({**document, "reproduction": None})
     assert all(document == documents[0] for document in documents)
@@ -186,6 +195,7 @@ def test_formats_and_a_date_on_the_command_line(formats, tmp_path):
     assert again == first
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -197,7 +207,7 @@ def test_random_subsets_are_said(formats, tmp_path, asked, words):
     more = ["--user", "who", "--label", "churned", *FEW, "--out", str(tmp_path), "--quiet"]
     assert run(["audit", "embeddings", str(formats / "a.npz"), *asked, *more]) == 0
     document = json.loads((tmp_path / "findings.json").read_bytes())
-    jsonschema.validate(document, schema())
+    check_document(document)
     assert any(words in limit for limit in document["limits"])
     data, model = document["data"], document["representations"]["models"][0]
     given = dict(zip(asked[::2], map(int, asked[1::2]), strict=True))
@@ -224,7 +234,9 @@ def encode(texts):
 """
 
 
-def test_attributes_texts_another_release_and_further_options(tmp_path, capsys):
+@pytest.mark.usefixtures("few")
+def test_attributes_texts_another_release_and_further_options(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(attributes, "_STRENGTHS", (0.1,))  # none is chosen: a fifth of the fits
     people = population(users=110)
     owner = np.unique(people["user_ids"], return_inverse=True)[1]
     centre = np.array([people["representations"][owner == g, 1].mean() for g in range(110)])
@@ -249,7 +261,7 @@ def test_attributes_texts_another_release_and_further_options(tmp_path, capsys):
     texts += ["--encoder", f"{tmp_path / 'mine.py'}:encode", "--candidates"]
     assert run([*asked, *texts, str(tmp_path / "list.txt"), "--out", str(tmp_path / "run")]) == 1
     document = json.loads((tmp_path / "run" / "findings.json").read_bytes())
-    jsonschema.validate(document, schema())
+    check_document(document)
     model = document["representations"]["models"][0]
     assert model["texts"]["texts"] == 32
     assert "procrustes" in {one["name"] for one in model["two_releases"]["results"]}

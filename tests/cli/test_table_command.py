@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from linkage_facts import only_mitigations
 from small_runs import people_files
 
 from lethe.cli import run
@@ -94,9 +95,10 @@ def two_services(place: Path) -> tuple[list[str], list[str]]:
 
 
 def test_who_was_matched_is_kept_and_outsiders_are_not_named(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default rule names the shared people and hardly any other; 1.5 names many others."""
+    only_mitigations(monkeypatch)
     then, shared = two_services(place)
     asked = ("now.csv", "--person", "who", "--item", "film", "--value", "stars", "--time", "day")
     more = ("--unit", "days", "--aux", "then.csv", "--truth", "who.csv", "--targets", 30)

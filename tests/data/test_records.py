@@ -5,11 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lethe.data.records import Ratings, from_columns, load_ratings
 from lethe.errors import InputError
+
+UNITS = ("seconds", "milliseconds", "microseconds", "nanoseconds")
+FIRST, LAST = datetime(1975, 1, 1), datetime(2100, 1, 1)
 
 
 def days_of(column, unit="auto") -> Ratings:
@@ -88,11 +91,16 @@ def test_gaps_are_left_out_and_said() -> None:
     )
 
 
-@settings(max_examples=25)
-@given(
-    st.sampled_from(["seconds", "milliseconds", "microseconds", "nanoseconds"]),
-    st.datetimes(datetime(1975, 1, 1), datetime(2100, 1, 1)),
-)
+@settings(max_examples=6)
+@given(st.sampled_from(UNITS), st.datetimes(FIRST, LAST))
+@example("seconds", FIRST)
+@example("seconds", LAST)
+@example("milliseconds", FIRST)
+@example("milliseconds", LAST)
+@example("microseconds", FIRST)
+@example("microseconds", LAST)
+@example("nanoseconds", FIRST)
+@example("nanoseconds", LAST)
 def test_the_unit_of_numbers_is_told_by_their_size(unit: str, when: datetime) -> None:
     per = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}[unit]
     seconds = int(when.replace(tzinfo=UTC).timestamp())

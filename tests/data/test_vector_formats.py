@@ -14,7 +14,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import torch
-from reidentification_people import audit_embeddings
+from reidentification_people import audit_embeddings, few_attackers
 from safetensors.torch import save_file
 
 from lethe.data.arrays import as_array
@@ -327,7 +327,9 @@ def test_whatever_holds_vectors_is_taken(name: str) -> None:
 
 @functools.cache
 def plain_findings(dtype: Any) -> bytes:
-    return audit_embeddings(VECTORS.astype(dtype), USERS, LABELS, HEAD, settings=few()).to_bytes()
+    with few_attackers():
+        made = audit_embeddings(VECTORS.astype(dtype), USERS, LABELS, HEAD, settings=few())
+    return made.to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,8 @@ def plain_findings(dtype: Any) -> bytes:
 )
 def test_the_audit_takes_tensors_and_frames(vectors: str, users: Any, labels: Any) -> None:
     given = GIVEN[vectors]
-    made = audit_embeddings(given, users, labels, HEAD, settings=few())
+    with few_attackers():
+        made = audit_embeddings(given, users, labels, HEAD, settings=few())
     assert made.to_bytes() == plain_findings(as_array(given, "vectors").dtype)
 
 

@@ -2,14 +2,14 @@
 
 import json
 
-import jsonschema
 import numpy as np
 import pytest
-from linkage_facts import by_name
+from linkage_facts import by_name, only_mitigations
+from valid_findings import check_document
 
 from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.findings import Findings, schema
+from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
 from lethe.linkage.records.mitigations import (
     Sheet,
@@ -23,6 +23,15 @@ from lethe.linkage.records.mitigations import (
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.report import render
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
+
+
+@pytest.fixture
+def as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No mitigation of records is tried: for tests of the records as they are."""
+    only_mitigations(monkeypatch)
+
+
 AGE = np.array([30, 30, 30, 41, 41, 52])
 ZIP = np.array([1, 1, 2, 2, 2, 3])
 SICK = np.array([1, 1, 0, 0, 1, 1])
@@ -31,7 +40,7 @@ SICK = np.array([1, 1, 0, 0, 1, 1])
 def whole(findings: Findings) -> str:
     """The document follows its schema, reads back as itself and makes a page."""
     document = json.loads(findings.to_bytes())
-    jsonschema.validate(document, schema())
+    check_document(document)
     assert Findings.from_json(document).to_bytes() == findings.to_bytes()
     return render(findings)
 
@@ -187,6 +196,7 @@ def test_more_facts_and_better_dates_name_more_people(records: Findings) -> None
     assert all(most >= one for most, one in zip(worst, drawn, strict=True))
 
 
+@pytest.mark.usefixtures("as_it_is")
 def test_a_threshold_lets_few_people_through_who_are_not_released() -> None:
     settings = RecordSettings(targets=110, false_matches=0.05)
     table = audit_records(from_columns(service(), unit="days"), settings=settings).table
@@ -233,7 +243,7 @@ def test_exposed_people_are_named_by_rank_only(records: Findings) -> None:
     assert "Simulated adversaries" in page and "personal data" in page
 
 
-def test_a_second_release_of_the_same_people() -> None:
+def test_a_second_release_of_the_same_people(request: pytest.FixtureRequest) -> None:
     columns = service(80)
     first = from_columns(columns, name="first", unit="days")
     chosen = (columns["person"] < 5) | (columns["person"] >= 50)
@@ -274,6 +284,7 @@ def test_a_second_release_of_the_same_people() -> None:
     assert strangers[-1] == 0 and strangers == sorted(strangers, reverse=True)
     assert "A real auxiliary table" in whole(found)
 
+    request.getfixturevalue("as_it_is")
     blind = audit_records(first, aux=aux, settings=RecordSettings(targets=20)).table
     assert blind is not None and blind["auxiliary"]["curve"] is None
     assert blind["auxiliary"]["answered"][0]["share"]["value"] == 1.0

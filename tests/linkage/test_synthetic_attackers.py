@@ -12,14 +12,35 @@ from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_synthetic
 from lethe.linkage.inputs import table_checks
 from lethe.linkage.settings import SyntheticSettings
+from lethe.linkage.synthetic import control as control_room
+from lethe.linkage.synthetic import ratios
 from lethe.linkage.synthetic.control import file_checks
 from lethe.linkage.synthetic.copies import Writer, chance_of, decoded, in_pairs, nearness, tail
 from lethe.linkage.synthetic.nearest import mix, ranked
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
 from lethe.report.of_rows import Synthetic
+from lethe.training.fingerprint import hash_array
 
 Rows = dict[str, np.ndarray]
 QUASI = ("age", "town", "debt")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def trees_of_the_same_rows_are_fitted_once() -> Iterator[None]:
+    """Most blinded audits compare the same original with the same control."""
+    fitted: dict[tuple[str, int], np.ndarray] = {}
+
+    def scores(features: np.ndarray, seed: int = 0) -> np.ndarray:
+        key = hash_array(features), seed
+        if key not in fitted:
+            fitted[key] = cross_fitted(features, seed)
+        return fitted[key].copy()
+
+    cross_fitted = ratios.cross_fitted
+    with pytest.MonkeyPatch.context() as patch:
+        for room in (ratios, control_room):
+            patch.setattr(room, "cross_fitted", scores)
+        yield
 
 
 def words(cells: object) -> np.ndarray:
@@ -223,7 +244,6 @@ def encoded(rows: Rows, rng: np.random.Generator) -> Iterator[tuple[str, Rows]]:
     """Copies of rows that hide themselves: the leak is still there for who looks."""
     names = numbers(rows)
     some = names[::2]
-    yield "rows in another order", taken(rows, rng.permutation(len(rows["age"])))
     if names:
         yield "mirrored", mirrored(rows, names)
         yield "some columns mirrored", mirrored(rows, some)
@@ -284,7 +304,6 @@ def blinded(kind: str, rows: int, seed: int) -> Iterator[tuple[str, str]]:
             original,
         ),
         "original": (original, taken(original, rng.permutation(rows)), control),
-        "original and control": (original, both, control),
         "both, shuffled": (original, taken(both, rng.permutation(2 * rows)), control),
         "both, moved": (original, moved(both, rng), control),
         "a fifth of both": (
@@ -319,6 +338,8 @@ def blinded(kind: str, rows: int, seed: int) -> Iterator[tuple[str, str]]:
     for name, tables in files.items():
         if kind == "coarse" and name in ("both, moved", "in other units", "a fifth of both"):
             continue  # no numbers; and people are not alone in their rows
+        if kind == "normal" and name in ("spelled in several ways", "another alphabet"):
+            continue  # no words: these are the original rows again
         yield name, outcome(*tables)
 
 
@@ -328,7 +349,8 @@ def test_no_blinded_audit_passes(kind: str) -> None:
     assert "pass" not in found.values(), found
     assert found["original"] == found["every row twice"] == "fail"
     # Without numbers a copy is the original itself, in any spelling.
-    assert found["spelled in several ways"] == ("refused" if kind == "coarse" else "fail")
+    if kind != "normal":
+        assert found["spelled in several ways"] == ("refused" if kind == "coarse" else "fail")
 
 
 @pytest.mark.slow

@@ -26,6 +26,15 @@ from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.inference import Tolerance, anonymity, disclosure, diversity, secret_of
 from lethe.linkage.table.population import uniqueness
 
+pytestmark = pytest.mark.usefixtures("no_drawing")
+
+
+@pytest.fixture
+def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs write no page, which takes longer than an audit of few rows."""
+    monkeypatch.setattr("lethe.report.page.files", lambda *_: ())
+
+
 QUIET: dict[str, Any] = {"save": False, "quiet": True}
 
 
@@ -423,6 +432,7 @@ def test_every_level_of_a_group_is_counted_and_the_worst_decides() -> None:
 # Rows that can be handed out, own hierarchies, survey weights.
 
 
+@pytest.mark.usefixtures("unpublished")
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".feather"])
 def test_a_written_release_is_the_one_that_was_measured(ending: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
@@ -455,6 +465,7 @@ def test_a_written_release_is_the_one_that_was_measured(ending: str, tmp_path: P
     assert (tmp_path / "again" / f"k-5{ending}").read_bytes() == first
 
 
+@pytest.mark.usefixtures("unpublished")
 def test_persons_get_new_numbers_and_left_in_addresses_are_not_written(tmp_path: Path) -> None:
     frame = pandas.DataFrame(visits())
     frame["pid"] = [f"p{n}" for n in 999 - frame["pid"]]
@@ -474,6 +485,7 @@ def test_persons_get_new_numbers_and_left_in_addresses_are_not_written(tmp_path:
     assert not (tmp_path / "again" / "suppress-2.csv").exists()
 
 
+@pytest.mark.usefixtures("unpublished")
 def test_own_hierarchies_decide_what_is_grouped(tmp_path: Path) -> None:
     ages = np.repeat([31, 35, 48, 52], 3)
     labels = {31: ("30s", "young"), 35: ("30s", "young"), 48: ("40s", "old"), 52: ("50s", "old")}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from linkage_facts import only_mitigations
 
 from lethe import audit_records
 from lethe.data.records import from_columns
@@ -14,6 +15,17 @@ from lethe.linkage.settings import RecordSettings
 pytestmark = pytest.mark.usefixtures("no_page")
 
 
+@pytest.fixture
+def mitigations(request, monkeypatch):
+    """Only those named are tried, for tests of these or of the records as they are."""
+    only_mitigations(monkeypatch, *getattr(request, "param", ()))
+
+
+def only(*names):
+    """The mitigations that a test is about, or none."""
+    return pytest.mark.parametrize("mitigations", [names], ids=[""], indirect=True)
+
+
 def columns(rows, *names):
     return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
 
@@ -24,6 +36,7 @@ def attacks(found, name="baseline"):
     return {one["attack"]: one["estimate"]["value"] for one in candidate["risk_from"]["results"]}
 
 
+@pytest.mark.usefixtures("mitigations")
 def test_later_visits_are_facts_too():
     """All see all places in the first three days; after that, where and when is their own."""
     rng, rows = np.random.default_rng(0), []
@@ -59,6 +72,8 @@ def test_a_visit_fits_by_the_sum_and_the_best_of_its_repeats():
     assert not one.repeats and one.distinct is one
 
 
+@only("some-facts", "pseudonyms-4")
+@pytest.mark.usefixtures("mitigations")
 def test_habits_of_another_time_name_people():
     """An earlier table of the same people, no visit in common: how often they go where does it."""
     rng = np.random.default_rng(1)
@@ -79,6 +94,7 @@ def test_habits_of_another_time_name_people():
         assert attacks(found, release)["likelihood, 60 known pairs with earlier"] > 0.9
 
 
+@pytest.mark.usefixtures("mitigations")
 def test_people_of_one_fact_are_looked_for():
     """900 of 1,000 have one fact, about an item that nobody else has."""
     rng = np.random.default_rng(0)
@@ -92,6 +108,7 @@ def test_people_of_one_fact_are_looked_for():
     assert attacks(found)["likelihood, 1 fact, no dates"] > 0.8
 
 
+@pytest.mark.usefixtures("mitigations")
 def test_records_are_also_given_to_everybody_at_once():
     """Where all are looked for, a record that is surely another's is no answer."""
     rng = np.random.default_rng(0)
@@ -133,6 +150,7 @@ def test_how_many_facts_are_known_is_set_by_its_name():
     assert "3 of 4 facts" in found.threat_model["knowledge"]
 
 
+@pytest.mark.usefixtures("mitigations")
 def test_nearly_equal_records_are_exposed_whoever_is_named():
     """Twenty households of six, whose records differ in one fact of thirteen."""
     rng, rows = np.random.default_rng(0), []
@@ -147,6 +165,8 @@ def test_nearly_equal_records_are_exposed_whoever_is_named():
     assert base["risk"]["value"] < 0.7 and base["exposed"]["value"] > 0.8
 
 
+@only("pseudonyms-4")
+@pytest.mark.usefixtures("mitigations")
 def test_pseudonyms_that_can_be_linked_are_not_said_to_help():
     """Times that fall together say which pseudonyms are one person's."""
     rng = np.random.default_rng(0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import InputError, NotMeasurable
+from lethe.reidentification import attributes
 from lethe.reidentification.attributes import (
     BALANCE,
     LOGISTIC,
@@ -17,6 +18,12 @@ from lethe.reidentification.attributes import (
     predicted,
 )
 from lethe.reidentification.transforms import Erased
+
+
+@pytest.fixture
+def one_strength(monkeypatch):
+    """No strength of the ridge is chosen: a fifth of the fits, where the choice is not tested."""
+    monkeypatch.setattr(attributes, "_STRENGTHS", (0.1,))
 
 
 def inferred(rows, people, attack=LOGISTIC):
@@ -51,6 +58,7 @@ def test_what_is_in_the_vectors_is_found_and_names_by_chance_give_nothing():
     assert found.kind == "inferred" and found.raw.balanced.low < 0.02 and found.over_raw.low > 0.1
 
 
+@pytest.mark.usefixtures("one_strength")
 def test_nothing_is_found_where_there_is_nothing():
     gains = []
     for seed in range(3):
@@ -59,6 +67,7 @@ def test_nothing_is_found_where_there_is_nothing():
     assert sum(one.low > 0 for one in gains) == 0
 
 
+@pytest.mark.usefixtures("one_strength")
 def test_a_rare_value_does_not_hide_behind_the_majority():
     vectors, owner, values = people(users=900, share=0.94, shift=0.8)
     found = inferred(vectors, people_of("rare", values, owner))
@@ -97,6 +106,7 @@ def test_erasure_stops_what_is_linear_and_its_own_attacker_undoes_it():
     assert seen.strongest.startswith(BALANCE) and seen.gain.low > 0.03
 
 
+@pytest.mark.usefixtures("one_strength")
 def test_a_network_finds_what_is_not_linear():
     rng = np.random.default_rng(0)
     owner = np.arange(800)
@@ -140,6 +150,7 @@ def test_refusals_name_how_many_people_it_takes():
         people_of("sex", gaps, owner)
 
 
+@pytest.mark.usefixtures("one_strength")
 def test_an_attribute_that_shows_in_the_spread_alone_is_found():
     """People of one mean, some of whom vary more: their mean says nothing, how they vary does."""
     rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from reidentification_people import audit_embeddings, quick
 from lethe.reidentification.smoothing import smooth
 from lethe.reidentification.transforms import fitted
 
-PEOPLE, ROWS, SIGMAS = 60, 10, (0.01, 0.3)
+PEOPLE, ROWS, SIGMAS = 40, 8, (0.01, 0.3)
 OWNER = np.repeat(np.arange(PEOPLE), 2 * ROWS)
 LATER = np.tile(np.repeat([False, True], ROWS), PEOPLE)
 MITIGATIONS = ("pca-4", "quantised-4", "k-same-5", "shaped-noise-0.3")
@@ -92,7 +92,7 @@ def test_no_ordinary_attacker_is_above_the_upper_limit_of_any_mitigation(world):
         rows,
         OWNER,
         period=period,
-        settings=quick(**asked, sigmas=SIGMAS, draws=3, mitigations=MITIGATIONS),
+        settings=quick(**asked, sigmas=SIGMAS, draws=2, mitigations=MITIGATIONS),
     )
     above, tried = {}, 0
     for candidate in found.candidates:

@@ -84,7 +84,7 @@ def test_ranks_and_ties_are_those_of_exact_arithmetic(backend, metric, problem):
     assert (found.tied == tied).all()
 
 
-def tight(spread, users=700, probes=300, dimensions=64, seed=0):
+def tight(spread, users=300, probes=130, dimensions=64, seed=0):
     """Vectors that share most of what they are, as a network's do, saved as float32."""
     rng = np.random.default_rng([seed, 1])
     common = rng.standard_normal(dimensions)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reidentification_people import audit_embeddings, population, quick
+from reidentification_people import audit_embeddings, few_attackers, population, quick
 from sklearn.covariance import ledoit_wolf
 
 from lethe.evidence.estimate import Estimate
@@ -46,7 +46,7 @@ def drifting(users=300, dimensions=12, rows=5, seed=0):
 
 def lifts(vectors, split, attackers=EVERY, clean=None):
     sight = sight_of(vectors, split)
-    panel = Panel(attackers, folds(len(split.users)))
+    panel = Panel(tuple(attackers), folds(len(split.users)))
     held = sight if clean is None else sight_of(clean, split)
     return {t.attacker.name: t.lift(0.95) for t in tallies(panel, [(sight, sight)], held)}
 
@@ -64,7 +64,8 @@ def results(document):
 def test_a_metric_learned_from_other_people_finds_what_drift_hides():
     """Item (i): scatter within a period says nothing of what changes from one to the next."""
     vectors, owner, period = drifting()
-    found = lifts(vectors, split_periods(owner, period, 1, 2))
+    some = [NAMES[name] for name in ("cosine", "nearest row", "plda", "plda, all vectors")]
+    found = lifts(vectors, split_periods(owner, period, 1, 2), some)
     assert found["plda"].low > 3 * max(found["cosine"].high, found["nearest row"].high)
     assert found["plda, all vectors"].low > found["plda"].high
 
@@ -75,7 +76,9 @@ def test_knowledge_never_hurts_under_noise():
     owner = np.repeat(np.arange(400), 12)
     vectors = rng.standard_normal((400, 8))[owner] + 0.3 * rng.standard_normal((4800, 8))
     noisy = vectors + 1.5 * rng.standard_normal(vectors.shape)
-    found = lifts(noisy, split_rows(owner), clean=vectors)
+    names = ("clean gallery", "l2", "all vectors", "2 vectors", "plda")
+    some = [NAMES[name] for name in (*names, "plda, clean gallery, all vectors")]
+    found = lifts(noisy, split_rows(owner), some, vectors)
     assert found["clean gallery"].value > found["l2"].value
     assert found["all vectors"].low > found["2 vectors"].high > found["2 vectors"].low
     assert found["all vectors"].low > found["clean gallery"].high
@@ -233,7 +236,7 @@ def test_a_threat_model_rules_attackers_out():
     names = [a.name for a in allowed(vectors=3)]
     assert {"3 vectors", "plda, 3 vectors"} < set(names) and len(set(names)) == len(names)
     assert not any(a.clean_gallery for a in allowed(clean_gallery=False))
-    asked = quick(**{**FAST, "sigmas": (1.0,)}, joined=1, clean_gallery=False)
+    asked = quick(**FAST, sigmas=(1.0,), draws=1, joined=1, clean_gallery=False)
     some = audit_embeddings(**population(users=20), settings=asked)
     run = {r["attack"] for c in some.candidates for r in c["risk_from"]["results"]}
     assert run <= {a.name for a in allowed(False, 1)}
@@ -263,13 +266,13 @@ def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
         np.testing.assert_allclose(fast, np.stack(slow), atol=1e-12, err_msg=attacker.name)
 
 
-@pytest.mark.parametrize("pairs", [4e9, 1e6])
+@pytest.mark.parametrize("pairs", [4e9, 2e5])
 def test_a_control_has_power_or_says_that_it_has_none(pairs, monkeypatch):
     """Item (n): one permutation of 300 people gave 0.71 [0.02, 3.98] and passed."""
-    monkeypatch.setattr(attackers, "_CONTROL_PAIRS", pairs)  # 1e6: tried on some of the people
-    vectors, owner, period = drifting()
+    monkeypatch.setattr(attackers, "_CONTROL_PAIRS", pairs)  # 2e5: tried on some of the people
+    vectors, owner, period = drifting(users=160, rows=4)
     sight = sight_of(vectors, split_periods(owner, period, 1, 2))
-    panel = Panel(ATTACKERS, folds(300))
+    panel = Panel(ATTACKERS, folds(160))
     for attacker in ATTACKERS:
         _, lift = controlled(panel, attacker, panel.seen(attacker, sight, sight))
         assert lift.low <= 1.1 and 0.8 <= lift.high <= 2 and lift.n >= 10, attacker.name
@@ -294,7 +297,7 @@ def test_an_attacker_who_finds_people_under_other_names_decides_nothing(monkeypa
         ),
     )
     # More dimensions than pairs: whatever pairs there are, the metric brings them together.
-    people = population(users=20, dimensions=100, spread=0.3)
+    people = population(users=12, dimensions=60, spread=0.3)
     asked = quick(**FAST, sigmas=(1.0,), draws=2)
     found = audit_embeddings(people["representations"], people["user_ids"], settings=asked)
     failed = [row for row in found.checks if row["status"] == "fail"]
@@ -319,7 +322,7 @@ def telling():
     people["representations"][:, 0] = 4 * rng.standard_normal(60)[owner]
     people["representations"][:, 0] += 1e-3 * rng.standard_normal(len(owner))
     people["labels"] = (people["representations"][:, 0] > 0).astype(int)
-    asked = quick(**{**FAST, "draws": 6, "sigmas": (20.0,)}, rule=("lift<=2",))
+    asked = quick(**FAST, draws=3, sigmas=(20.0,), rule=("lift<=2",))
     return audit_embeddings(**people, settings=asked)
 
 
@@ -340,14 +343,13 @@ def test_noise_that_spares_the_logit_is_judged_on_the_logit(telling):
 
 @pytest.fixture(scope="module")
 def measured():
-    return measure(
-        Released("one", **population(users=50, seed=2)), quick(**FAST), lambda text: None
-    )
+    asked = quick(**FAST, sigmas=(0.5, 2.0), draws=3)
+    return measure(Released("one", **population(users=50, seed=2)), asked, lambda text: None)
 
 
 @pytest.fixture(scope="module")
 def found(measured):
-    return VectorsSubject([measured], quick(**FAST)).findings()
+    return VectorsSubject([measured], quick(**FAST, sigmas=(0.5, 2.0), draws=3)).findings()
 
 
 def test_no_valid_result_has_a_limit_above_that_of_the_risk(found, telling):
@@ -391,10 +393,9 @@ def test_a_rule_that_a_sample_cannot_decide_says_how_many_it_takes():
     """Forty people without a hit still allow a lift of several; a share has a number of people."""
     rng = np.random.default_rng(8)
     nothing = population(users=40, spread=0.0)
-    nothing["representations"] = rng.standard_normal(nothing["representations"].shape)
-    found = audit_embeddings(
-        **nothing, settings=quick(**FAST, sigmas=(1.0,), rule=("lift<=2", "top-1<=0.01"))
-    )
+    vectors = rng.standard_normal(nothing["representations"].shape)
+    asked = quick(**FAST, sigmas=(), rule=("lift<=2", "top-1<=0.01"))
+    found = audit_embeddings(vectors, nothing["user_ids"], settings=asked)
     assert [row["outcome"] for row in found.rules] == [UNDECIDED] * 2
     assert found.verdict["outcome"] == UNDECIDED
     said = [text for text in found.verdict["words"] if "it needs" in text]
@@ -420,7 +421,8 @@ def test_across_periods_utility_counts_later_rows_only():
     task = task_of(model, settings_)
     assert set(period[task.rows]) == {"second"}
     assert task.at(0.0).value.low < 0.6 < task_of(model, quick(**FAST)).at(0.0).value.low
-    found = audit_embeddings(**people, period=period, settings=settings_)
+    with few_attackers():
+        found = audit_embeddings(**people, period=period, settings=settings_)
     assert found.candidates[0]["utility"]["value"] == pytest.approx(task.at(0.0).value.value)
     assert all(c["utility"]["n"] == len(task.rows) for c in found.candidates if c["utility"]["n"])
 

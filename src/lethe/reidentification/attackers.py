@@ -38,13 +38,11 @@ from lethe.reidentification.sight import (
     PLDA,
     Learned,
     Sight,
-    evened,
     grouped,
     learn,
     onto_values,
     pooled,
     reading,
-    recentred,
     within_reach,
 )
 from lethe.reidentification.tally import ENOUGH_HITS, TRIALS, Tally
@@ -95,9 +93,9 @@ class Panel:
         if attacker.reads:
             sight = reading(sight, attacker.reads)
         elif attacker.metric in ENROLLED or attacker.vectors != 1:
-            sight = recentred(sight)
+            sight = sight.recentred
         if attacker.metric == PLDA or attacker.metric in ENROLLED:
-            sight = evened(sight)
+            sight = sight.evened
         if attacker.vectors == 1:
             return sight
         if attacker.metric in ENROLLED:

@@ -6,6 +6,7 @@ discriminant analysis).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,6 +82,51 @@ class Sight:
             rows, sizes = np.repeat(chosen, sizes), sizes[chosen]
         return replace(self, probes=self.probes[rows], owner=self.owner[chosen], sizes=sizes)
 
+    @functools.cached_property
+    def recentred(self) -> Sight:
+        """Probes moved, all alike, to the mean of the enrolled rows, if their periods lie apart."""
+        shift = self.probes.mean(axis=0) - self.rows.mean(axis=0)
+        rows = [np.bincount(owner) for owner in (self.user, self.owner)]
+        share = sum(float((number**2.0).sum() / number.sum() ** 2) for number in rows)
+        error = self.rows.std(axis=0) * np.sqrt(share) + 1e-12 * np.abs(self.gallery).max()
+        apart = (np.abs(shift) > _DRIFT * error).any()
+        return replace(self, probes=self.probes - shift) if apart else self
+
+    @functools.cached_property
+    def evened(self) -> Sight:
+        """Rescaled to equal scatter, if shrinkage would hide a quiet direction of the rows.
+
+        Drops directions within rounding (of single precision, if the rows fit into it).
+        """
+        rows, centre, deviation = self.rows, self.rows.mean(axis=0), self.rows.std(axis=0)
+        if self.noise is not None or len(rows) <= 3 * rows.shape[1] or not deviation.all():
+            return self
+        scaled = (rows - centre) / deviation
+        if np.linalg.eigvalsh(scaled.T @ scaled)[0] > _QUIET**2 * len(rows):
+            return self
+        _, size, turn = np.linalg.svd(scaled, full_matrices=False)
+        single = bool((rows == rows.astype(np.float32)).all())
+        kept = size > _ROUNDING * np.finfo(np.float32 if single else np.float64).eps * size[0]
+        matrix = (turn[kept] / size[kept, None]).T * np.sqrt(len(rows)) / deviation[:, None]
+        return self.mapped(lambda table: np.asarray((table - centre) @ matrix))
+
+    @functools.cached_property
+    def reach(self) -> tuple[Float, Float, Float] | None:
+        """Middle, spread and the most that is kept of each coordinate; None where all is kept."""
+        some = self.rows[:: max(1, len(self.rows) // 1000)]  # enough for a median
+        middle = np.median(some, axis=0)
+        spread = 1.4826 * np.median(np.abs(some - middle), axis=0)
+        far = 3 * np.quantile(np.abs(some - middle), 0.95, axis=0)
+        ends = [end(axis=0) for part in (self.rows, self.probes) for end in (part.max, part.min)]
+        still = spread == 0
+        spread[still] = np.abs(self.rows[:, still] - middle[still]).max(axis=0)
+        spread[spread == 0] = spread.max(initial=0.0, where=spread > 0) or 1.0
+        beyond = (np.abs(ends).max(axis=0) > _REACH * spread).any()
+        if not beyond and spread.max() <= _REACH * spread.min():
+            return None
+        most = _CLIPPED * spread
+        return middle, spread, np.where(far <= _TAIL * spread, np.maximum(most, far), most)
+
 
 def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
     """Split the rows of a release into an adversary's enrolled rows and probes.
@@ -114,20 +160,6 @@ def _read(table: Float, what: str) -> Float:
     return np.asarray(apart / np.where(length > 0, length, 1.0))
 
 
-def recentred(sight: Sight) -> Sight:
-    """Move probes to the mean of the enrolled vectors, if the two periods lie apart.
-
-    The shift is common to all people, so it needs no owners.
-    """
-    shift = sight.probes.mean(axis=0) - sight.rows.mean(axis=0)
-    rows = [np.bincount(owner) for owner in (sight.user, sight.owner)]
-    share = sum(float((number**2.0).sum() / number.sum() ** 2) for number in rows)
-    error = sight.rows.std(axis=0) * np.sqrt(share) + 1e-12 * np.abs(sight.gallery).max()
-    if not (np.abs(shift) > _DRIFT * error).any():
-        return sight
-    return replace(sight, probes=sight.probes - shift)
-
-
 def within_reach(sight: Sight, clean: Sight, *, scale: bool) -> tuple[Sight, Sight]:
     """Centre and clip coordinates, where double precision would lose what differs.
 
@@ -139,19 +171,9 @@ def within_reach(sight: Sight, clean: Sight, *, scale: bool) -> tuple[Sight, Sig
     Args:
         scale: whether to divide by the spread: for attackers who learn the scale of coordinates.
     """
-    some = sight.rows[:: max(1, len(sight.rows) // 1000)]  # enough for a median
-    middle = np.median(some, axis=0)
-    spread = 1.4826 * np.median(np.abs(some - middle), axis=0)
-    far = 3 * np.quantile(np.abs(some - middle), 0.95, axis=0)
-    ends = [end(axis=0) for part in (sight.rows, sight.probes) for end in (part.max, part.min)]
-    reach = np.abs(ends).max(axis=0)
-    still = spread == 0
-    spread[still] = np.abs(sight.rows[:, still] - middle[still]).max(axis=0)
-    spread[spread == 0] = spread.max(initial=0.0, where=spread > 0) or 1.0
-    if not (reach > _REACH * spread).any() and spread.max() <= _REACH * spread.min():
+    if sight.reach is None:
         return sight, clean
-    most = _CLIPPED * spread
-    most = np.where(far <= _TAIL * spread, np.maximum(most, far), most)
+    middle, spread, most = sight.reach
 
     def centred(table: Float) -> Float:
         apart = np.clip(table - middle, -most, most)
@@ -176,25 +198,6 @@ def onto_values(sight: Sight, clean: Float) -> Sight:
         return table
 
     return sight.mapped(rounded, affine=False)
-
-
-def evened(sight: Sight) -> Sight:
-    """Rescale to equal scatter, if shrinkage would hide a quiet direction of the rows.
-
-    Drops directions within rounding (of single precision, if the rows fit into it).
-    """
-    rows, dimensions = sight.rows, sight.rows.shape[1]
-    centre, deviation = rows.mean(axis=0), rows.std(axis=0)
-    if sight.noise is not None or len(rows) <= 3 * dimensions or not deviation.all():
-        return sight
-    scaled = (rows - centre) / deviation
-    if np.linalg.eigvalsh(scaled.T @ scaled)[0] > _QUIET**2 * len(rows):
-        return sight
-    _, size, turn = np.linalg.svd(scaled, full_matrices=False)
-    single = bool((rows == rows.astype(np.float32)).all())
-    kept = size > _ROUNDING * np.finfo(np.float32 if single else np.float64).eps * size[0]
-    matrix = (turn[kept] / size[kept, None]).T * np.sqrt(len(rows)) / deviation[:, None]
-    return sight.mapped(lambda table: np.asarray((table - centre) @ matrix))
 
 
 def folds(users: int, seed: int = 0) -> NDArray[np.bool_]:
@@ -223,8 +226,7 @@ def summed(rows: Float, sizes: Index) -> Float:
 def pooled(probes: Float, owner: Index, vectors: int) -> tuple[Float, Index]:
     """Means (people, d) of the first `vectors` probes of each person, and their owners."""
     order, sizes = grouped(owner, vectors)
-    whose = owner[order][np.cumsum(sizes) - sizes]
-    return summed(probes[order], sizes) / sizes[:, None], np.asarray(whose)
+    return summed(probes[order], sizes) / sizes[:, None], owner[order][np.cumsum(sizes) - sizes]
 
 
 @dataclass(frozen=True, eq=False)

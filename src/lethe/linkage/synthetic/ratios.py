@@ -140,11 +140,11 @@ def cross_fitted(features: Float, seed: int = 0) -> Float:
     rows = len(features) // 2
     fold, member = np.tile(np.arange(rows) % 2, 2), np.repeat([1, 0], rows)
     score = np.zeros(2 * rows)
-    for half in (0, 1):
-        trees = HistGradientBoostingClassifier(
-            max_iter=40, max_depth=3, min_samples_leaf=20, early_stopping=False, random_state=seed
-        )
-        with one_thread():
+    trees = HistGradientBoostingClassifier(
+        max_iter=40, max_depth=3, min_samples_leaf=20, early_stopping=False, random_state=seed
+    )
+    with one_thread():
+        for half in (0, 1):
             trees.fit(features[fold != half], member[fold != half])
             score[fold == half] = trees.decision_function(features[fold == half])
     return score
