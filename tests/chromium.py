@@ -14,9 +14,14 @@ def browser_here() -> str | None:
         return None
 
 
-def barriers(tab: Any) -> list[str]:
-    """Rules of accessibility that the page breaks; what holds is not sent over, which is slow."""
+def barriers(tab: Any, contrast: bool = True) -> list[str]:
+    """Rules of accessibility that the page breaks; what holds is not sent over, which is slow.
+
+    Args:
+        contrast: whether to judge colours, half of the time, which pages of one style share.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(tab, options={"resultTypes": ["violations"]})
-    return [str(one["id"]) for one in found.response["violations"]]
+    rules = {"color-contrast": {"enabled": contrast}}
+    options = {"resultTypes": ["violations"], "iframes": False, "rules": rules}
+    return [str(one["id"]) for one in Axe().run(tab, options=options).response["violations"]]

@@ -192,7 +192,7 @@ class Seen:
     labels: list[tuple[str, float, float, float, float]]  # of the frontier: words, box
 
 
-def visit(tab, page, width, judged):
+def visit(tab, page, width, judged, contrast=True):
     tab.goto(page.as_uri())
     wide = ".first .sign, .first .two figure svg, .first tr[data-at]"
     beside = [wide] if width == 1280 else []  # the lines to sign, the chart and every option
@@ -201,7 +201,7 @@ def visit(tab, page, width, judged):
     if judged:
         # Parts of several releases have sections of one name.
         tab.evaluate("() => document.querySelectorAll('.rest').forEach(d => d.open = true)")
-        broken = barriers(tab)
+        broken = barriers(tab, contrast)
     tab.evaluate("() => document.querySelectorAll('details').forEach(one => one.open = true)")
     texts, labels = tab.evaluate(TEXTS), tab.evaluate(LABELS)
     return Seen(lowest, tab.locator(".sign span").count(), across, broken, texts, labels)
@@ -211,7 +211,8 @@ def visit(tab, page, width, judged):
 def seen(request, browser, pages, shown, page_file, history):
     """Width, height and by name what is seen of every page in one width and scheme.
 
-    Accessibility is judged of half of the pages in either, and of all in both where there is time.
+    Accessibility is judged of half of the pages in either, and colours of three of these; where
+    there is time, all of all in both.
     """
     width, height, scheme = request.param
     size = {"width": width, "height": height}
@@ -219,7 +220,11 @@ def seen(request, browser, pages, shown, page_file, history):
     kinds = [page for page in sorted(pages.iterdir()) if not page.name.startswith("shown-")]
     judged = [*kinds, page_file, history][width == 390 :: 2]  # what is shown is of these kinds
     every = [*sorted(pages.iterdir()), *sorted(shown.iterdir()), page_file, history]
-    yield width, height, {page.name: visit(tab, page, width, page in judged) for page in every}
+    yield (
+        width,
+        height,
+        {page.name: visit(tab, page, width, page in judged, page in judged[:3]) for page in every},
+    )
     tab.close()
 
 
