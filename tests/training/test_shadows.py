@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from torch import nn
+from small_nets import net, unstackable
 
 from lethe.errors import InputError, RunFailed
 from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, chunk_width, shard_path, train_chunk
@@ -24,14 +24,6 @@ LABELS = np.arange(40) % 2
 FEATURES = (RNG.normal(size=(40, 3)) + LABELS[:, None]).astype(np.float32)
 POOL = np.arange(40) % 5 > 0
 IDS = np.array([f"r{at}" for at in range(40)])
-
-
-def net() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-
-
-def unstackable() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
 
 TORCH = TorchRecipe(net, epochs=2, batch_size=8, optimizer="sgd", learning_rate=0.1)

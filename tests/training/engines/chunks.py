@@ -1,10 +1,14 @@
-"""A small set of shadow models that every engine trains in turn."""
+"""Shadow models that every engine trains, and jobs of workers, which need not import pytest."""
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
 
-from lethe.training.chunks import ChunkJob, Spec, chunk_jobs
+from lethe.errors import InputError
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, train_chunk
 from lethe.training.recipe import CallableRecipe, TorchRecipe, Treatment
 
 MODELS, WIDTH = 10, 4
@@ -52,3 +56,29 @@ def contents(jobs: list[ChunkJob]) -> dict[str, bytes]:
     """
     there = [path for path in sorted(jobs[0].folder.iterdir()) if path.name[0] != "."]
     return {path.name: path.read_bytes() for path in there}
+
+
+def refuse(job: ChunkJob) -> int:
+    raise InputError(f"chunk {job.chunk} cannot be trained; leave it out.")
+
+
+def kill_once(job: ChunkJob, marks: Path) -> int:
+    """The worker of chunk 1 is killed once chunk 0 is there, as by a system short of memory."""
+    if job.chunk == 1 and not (marks / "killed").exists():
+        while not (marks / "0").exists():
+            time.sleep(0.01)
+        (marks / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    trained = train_chunk(job)
+    with (marks / str(job.chunk)).open("a") as count:
+        count.write(f"{trained}\n")
+    return trained
+
+
+def environment(job: ChunkJob, marks: Path) -> int:
+    import numpy  # noqa: F401  # loads its linear algebra
+    from threadpoolctl import threadpool_info
+
+    found = {library["num_threads"] for library in threadpool_info()}
+    (marks / str(job.chunk)).write_text(f"{sorted(found)} {os.environ['OMP_NUM_THREADS']}")
+    return train_chunk(job)

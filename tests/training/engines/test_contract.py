@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chunks import contents, jobs_in
+from chunks import contents, environment, jobs_in, kill_once, refuse
 
 from lethe.errors import InputError
 from lethe.reidentification.audit import audit_released
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.training.chunks import ChunkJob, shard_path, train_chunk
+from lethe.training.chunks import shard_path, train_chunk
 from lethe.training.engines import choose_cluster, choose_engine
 from lethe.training.engines.processes import run_in_processes, stop_processes
 
@@ -68,32 +67,6 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., obje
     run = tmp_path / "run"
     run.mkdir()
     return choose_engine(name, run, workers, given)
-
-
-def refuse(job: ChunkJob) -> int:
-    raise InputError(f"chunk {job.chunk} cannot be trained; leave it out.")
-
-
-def kill_once(job: ChunkJob, marks: Path) -> int:
-    """The worker of chunk 1 is killed once chunk 0 is there, as by a system short of memory."""
-    if job.chunk == 1 and not (marks / "killed").exists():
-        while not (marks / "0").exists():
-            time.sleep(0.01)
-        (marks / "killed").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    trained = train_chunk(job)
-    with (marks / str(job.chunk)).open("a") as count:
-        count.write(f"{trained}\n")
-    return trained
-
-
-def environment(job: ChunkJob, marks: Path) -> int:
-    import numpy  # noqa: F401  # loads its linear algebra
-    from threadpoolctl import threadpool_info
-
-    found = {library["num_threads"] for library in threadpool_info()}
-    (marks / str(job.chunk)).write_text(f"{sorted(found)} {os.environ['OMP_NUM_THREADS']}")
-    return train_chunk(job)
 
 
 @pytest.mark.parametrize("engine", ["two processes", "ray", SLOW_STORE], indirect=True)
