@@ -8,12 +8,15 @@ little, so what is not reached is dead.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+parse = functools.cache(ast.parse)
+"""The syntax tree of a source, for all who look at the same files."""
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Decorators that only wrap. Any other may register the function, which is then used.
 PLAIN = {
@@ -50,7 +53,7 @@ class Package:
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder.parent).with_suffix("").parts
             module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            package._add(module, ast.parse(path.read_text("utf-8")))
+            package._add(module, parse(path.read_text("utf-8")))
         return package
 
     def _add(self, module: str, tree: ast.Module) -> None:

@@ -1,14 +1,13 @@
 """The house itself: floors, light imports, docstrings, short files."""
 
 import ast
-import functools
 import subprocess
 import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
 
-from reachability import Package, outside, unreached
+from reachability import Package, outside, parse, unreached
 
 import lethe
 
@@ -62,11 +61,6 @@ def test_imports_stay_light():
     assert done.stdout.split() == []
 
 
-@functools.cache
-def parsed(path):
-    return ast.parse(path.read_text()).body
-
-
 def undocumented(path):
     """What is public and has no docstring, found without importing.
 
@@ -74,14 +68,14 @@ def undocumented(path):
     the protocol it follows, the subject of every audit or the room of a report says what a method
     of that name does.
     """
-    tree = ast.parse(path.read_text())
+    tree = parse(path.read_text("utf-8"))
     owners = list(tree.body)
     for base in (
         path.with_name("base.py"),
         PACKAGE / "assess" / "run.py",
         PACKAGE / "report" / "first_screen.py",
     ):
-        owners += parsed(base) if base.exists() else []
+        owners += parse(base.read_text("utf-8")).body if base.exists() else []
     if not ast.get_docstring(tree):
         yield "the module"
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -131,7 +125,7 @@ def size_of(source):
             and isinstance(node.value, ast.Constant)
             and isinstance(node.value.value, str)
         )
-        for node in statements_in(ast.parse(source).body)
+        for node in statements_in(parse(source).body)
     )
     return len(source.splitlines()), statements
 
