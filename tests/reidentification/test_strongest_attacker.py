@@ -370,6 +370,10 @@ def test_tiers_and_the_operating_point_read_the_strongest(measured, found):
     """Item (j): single probes against a noisy gallery are not what decides."""
     levels = measured.curve.levels
     assert any((level.worst.low or 0) > (level.lift.high or 0) for level in levels)
+    for level in levels:  # between what single probes reach and what the strongest does
+        if level.lift.high < level.worst.high:
+            private = measured.curve.private_from((level.lift.high + level.worst.high) / 2)
+            assert private is None or private > level.sigma
     private = measured.curve.private_from(measured.curve.levels[-1].worst.high * 1.01)
     for level in levels:
         if private is not None and level.sigma >= private:
