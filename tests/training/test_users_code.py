@@ -71,6 +71,7 @@ def test_initial_weights_follow_the_seed_alone(make: Any) -> None:
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()
     first, other, again = (build_module(make, seed).weight for seed in (0, 1, 0))
     assert torch.equal(first, again) and not torch.equal(first, other)
+    assert torch.equal(build_module(make, np.int64(0)).weight, first)  # as arrays of seeds hold
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.random.get_state()[1].tolist() == before[1]
 

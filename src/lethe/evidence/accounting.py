@@ -185,7 +185,7 @@ def _cell(epsilon: float, delta: float, steps: int, slack: float) -> float:
     return math.sqrt(slack * epsilon / (steps * (1 + 1 / mu))) if mu > 0 else 0.0
 
 
-@functools.lru_cache(maxsize=1024)  # candidates of one audit ask for the same noise
+@functools.lru_cache(maxsize=1024)  # candidates of one audit often have the same noise
 def _pld_epsilon(
     sigma: float, rate: float, steps: int, delta: float, relation: str, cell: float
 ) -> float:

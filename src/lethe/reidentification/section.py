@@ -153,8 +153,8 @@ def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[
         )
     if any(audit.model.attributes for audit in measured):
         sentences.append(
-            "An attribute is measured with the values that stand beside the vectors: values of "
-            "other people give no gain, whatever the vectors tell."
+            "The gain on an attribute is measured with the values given beside the vectors. With "
+            "other people's values it is 0, even if the vectors reveal the attribute."
         )
     for audit in measured:
         if audit.task is None:

@@ -112,11 +112,11 @@ class Sight:
 
     @functools.cached_property
     def reach(self) -> tuple[Float, Float, Float] | None:
-        """Middle, spread and the most that is kept of each coordinate; None where all is kept."""
-        some = self.rows[:: max(1, len(self.rows) // 1000)]  # enough for a median
-        middle = np.median(some, axis=0)
-        spread = 1.4826 * np.median(np.abs(some - middle), axis=0)
-        far = 3 * np.quantile(np.abs(some - middle), 0.95, axis=0)
+        """Centre, spread and clipping limit of each coordinate; None if nothing is clipped."""
+        sample = self.rows[:: max(1, len(self.rows) // 1000)]  # enough for a median
+        middle = np.median(sample, axis=0)
+        spread = 1.4826 * np.median(np.abs(sample - middle), axis=0)
+        far = 3 * np.quantile(np.abs(sample - middle), 0.95, axis=0)
         ends = [end(axis=0) for part in (self.rows, self.probes) for end in (part.max, part.min)]
         still = spread == 0
         spread[still] = np.abs(self.rows[:, still] - middle[still]).max(axis=0)

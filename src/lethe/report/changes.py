@@ -126,7 +126,7 @@ def passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
 def _decided(
     findings: Findings, judged: str, rules: Sequence[Rule]
 ) -> Iterator[tuple[CandidateRow, list[Decision]]]:
-    """The other candidates with the outcome of each rule on it."""
+    """The other candidates, each with the outcome of every rule."""
     checks = read(Sequence[CheckRow], findings.checks)
     for row in findings.candidates if rules else ():
         if row["name"] != judged:

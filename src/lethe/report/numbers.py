@@ -317,7 +317,7 @@ def interval_methods(value: Any) -> list[str]:
             return [method_name(value["method"])]
         value = [item for key, item in value.items() if key != "plants"]  # they are not printed
     for item in value if isinstance(value, list) else ():
-        if not isinstance(item, str | float | int):  # most are
+        if not isinstance(item, str | float | int):  # most items
             found |= dict.fromkeys(interval_methods(item))
     return list(found)
 

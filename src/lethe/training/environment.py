@@ -33,7 +33,7 @@ def one_thread(what: str | None = "openmp") -> Any:
 
 @functools.lru_cache(1)
 def _pools(modules: int) -> Any:
-    """The libraries of this process, looked up (in its map of memory) where modules have come."""
+    """Thread pools of the loaded libraries, looked up again when more modules are loaded."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

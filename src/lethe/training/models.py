@@ -130,7 +130,7 @@ def _load_file(path: Path) -> Any:
     # Modules of a class of their own travel by name, as plain modules do.
     for kind in {type(loaded) for loaded in list(sys.modules.values())} - {ModuleType}:
         if issubclass(kind, ModuleType):
-            copyreg.pickle(kind, lambda its: (importlib.import_module, (its.__name__,)))
+            copyreg.pickle(kind, lambda known: (importlib.import_module, (known.__name__,)))
     return module
 
 

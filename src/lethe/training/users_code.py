@@ -46,7 +46,7 @@ def _place(error: BaseException) -> str:
 
 
 def seed_torch(seed: int) -> None:
-    """`torch.manual_seed`, which keeps the whole stack for accelerators, only where one is."""
+    """Seed torch; without an accelerator its CPU generator alone, which needs no stack traces."""
     torch = sys.modules["torch"]
     (torch if torch.accelerator.is_available() else torch.default_generator).manual_seed(seed)
 
@@ -57,7 +57,7 @@ def seeded(seed: int) -> Iterator[None]:
 
     torch is seeded if it is loaded by then.
     """
-    torch = sys.modules.get("torch")
+    torch, seed = sys.modules.get("torch"), int(seed)  # generators refuse NumPy's integers
     python, legacy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
         random.seed(seed)

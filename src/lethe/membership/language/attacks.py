@@ -171,8 +171,8 @@ def window_votes(model: TokenScores, base: TokenScores | None, text: str) -> flo
     total = np.cumsum(np.append(0.0, np.float64(model.logprob) - base.logprob))
     sizes = [size for size in WINDOWS if size < len(total)] or [len(total) - 1]
     # A sum of equal terms is not exactly 0 in floating point: below 1e-9 nothing differs.
-    sums, many = (total[size:] - total[:-size] for size in sizes), np.count_nonzero
-    votes = [(many(gain >= 1e-9) + many(gain > -1e-9)) / (2 * len(gain)) for gain in sums]
+    sums, count = (total[size:] - total[:-size] for size in sizes), np.count_nonzero
+    votes = [(count(gain >= 1e-9) + count(gain > -1e-9)) / (2 * len(gain)) for gain in sums]
     return float(np.mean(votes))
 
 
