@@ -46,7 +46,8 @@ from lethe.reidentification.sight import (
     within_reach,
 )
 from lethe.reidentification.tally import ENOUGH_HITS, TRIALS, Tally
-from lethe.reidentification.vectors import Float, one_blas_thread
+from lethe.reidentification.vectors import Float
+from lethe.training.environment import one_thread
 from lethe.training.fingerprint import hash_array
 
 T = TypeVar("T")
@@ -109,7 +110,7 @@ class Panel:
         """Results of `work` on every item, in their order, computed on the panel's threads."""
         if self.workers == 1:
             return [work(item) for item in items]
-        with one_blas_thread(), ThreadPoolExecutor(self.workers) as threads:
+        with one_thread("blas"), ThreadPoolExecutor(self.workers) as threads:
             return list(threads.map(work, items))
 
     def fits(self, attacker: Attacker, seen: Sight) -> Fits:

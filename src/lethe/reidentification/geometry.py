@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
-from lethe.reidentification.vectors import Float, Float32, check_table, one_blas_thread
+from lethe.reidentification.vectors import Float, Float32, check_table
+from lethe.training.environment import one_thread
 
 # The nearest gallery user of every vector, and how far away: for open sets and for geometry.
 
@@ -200,7 +201,7 @@ def nearest(
         )
     user = np.zeros(len(vectors), np.intp)
     distance = np.empty(len(vectors))
-    with one_blas_thread():
+    with one_thread("blas"):
         for first in range(0, len(vectors), ROWS):
             at = slice(first, first + ROWS)
             left_out = np.zeros(len(vectors[at]), np.intp) if own is None else np.asarray(own)[at]

@@ -22,7 +22,8 @@ from lethe.reidentification.geometry import (
     closeness,
     prepare_gallery,
 )
-from lethe.reidentification.vectors import Float32, check_table, one_blas_thread
+from lethe.reidentification.vectors import Float32, check_table
+from lethe.training.environment import one_thread
 
 if TYPE_CHECKING:
     import torch
@@ -359,7 +360,7 @@ def _on_threads(
     starts: range,
     workers: int,
 ) -> list[Counts]:
-    with one_blas_thread():
+    with one_thread("blas"):
         if workers == 1:
             return [work(first) for first in starts]
         with ThreadPoolExecutor(workers) as pool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -113,18 +111,3 @@ def geometric_median(vectors: ArrayLike, rounds: int = 200) -> Float:
             return np.asarray(moved)
         centre = moved
     return np.asarray(centre)
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Keeps linear algebra to one thread: these rooms bring threads of their own."""
-    limited: AbstractContextManager[Any] = _pools().limit(limits=1, user_api="blas")
-    return limited
-
-
-@functools.cache
-def _pools() -> Any:
-    """The libraries of this process; looking them up reads its map of memory, so once."""
-    import scipy.linalg  # noqa: F401  (brings a library of its own, which must be in the list)
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

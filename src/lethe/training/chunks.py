@@ -313,9 +313,8 @@ def chunk_jobs(
     spec: Spec, folder: Path, models: int, width: int, stops: tuple[int, ...] = ()
 ) -> list[ChunkJob]:
     """The jobs for models 0..models-1; only the last may be narrower than `width`."""
-    name = spec.hash()
     return [
-        ChunkJob(spec, name, folder, chunk, first, min(width, models - first), stops=stops)
+        ChunkJob(spec, spec.hash(), folder, chunk, first, min(width, models - first), stops=stops)
         for chunk, first in enumerate(range(0, models, width))
     ]
 

@@ -34,6 +34,7 @@ def one_thread(what: str | None = "openmp") -> Any:
 @functools.lru_cache(1)
 def _pools(modules: int) -> Any:
     """Thread pools of the loaded libraries, looked up again when more modules are loaded."""
+    import scipy.linalg  # noqa: F401  (its linear algebra is a library of its own)
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
