@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import faulthandler
 import functools
 import gc
 import os
@@ -60,11 +61,10 @@ def pytest_collection() -> Iterator[None]:
         atexit.register(gc.unfreeze)  # some libraries count what is left as the process ends
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Slow tests have all the time in the world."""
-    for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.timeout(0))
+    if item.get_closest_marker("slow"):
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -7,6 +7,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from reachability import Package, outside, parse, unreached
 
 import lethe
@@ -15,6 +16,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(lethe.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 600
+
+
+@pytest.fixture(autouse=True, scope="module")
+def trees():
+    """A million nodes that every later search for garbage in this process would visit."""
+    yield
+    parse.cache_clear()
 
 
 def name_of(path):

@@ -409,9 +409,7 @@ RIGHT = [thresholded, paired, failing, of_arrays]
 
 
 @pytest.mark.parametrize("make", RIGHT)
-@pytest.mark.parametrize(
-    "times", [4, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("times", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_right_mechanisms_of_several_forms_are_not_accused(make, times: int) -> None:
     flags = 0
     for seed in range(times):

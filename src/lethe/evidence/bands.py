@@ -6,6 +6,7 @@ A sup-t band: the largest studentised deviation over the grid takes the place of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -75,14 +76,17 @@ def joint_confidence(
     value, vector = np.linalg.eigh(two_way_correlation(influence, places))
     # The symmetric root: others turn with the signs of eigenvectors, which processors choose.
     root = (vector * np.sqrt(np.where(value > 1e-12, value, 0.0))) @ vector.T
-    single = float(ndtri((1 + confidence) / 2))
     if not root.any():
         return confidence
-    rng = np.random.default_rng([seed, 17])
-    deviation = np.abs(rng.standard_normal((_DRAWS, root.shape[1])) @ root.T).max(axis=1)
+    deviation = np.abs(_normals(seed, root.shape[1]) @ root.T).max(axis=1)
     # Simulation error must not make the band narrower than one interval.
-    largest = max(float(np.quantile(deviation, confidence)), single)
+    largest = max(float(np.quantile(deviation, confidence)), float(ndtri((1 + confidence) / 2)))
     return float(1 - 2 * ndtr(-largest))
+
+
+@functools.lru_cache(maxsize=2)  # all attacks of an audit are read on one grid
+def _normals(seed: int, columns: int) -> Float:
+    return np.random.default_rng([seed, 17]).standard_normal((_DRAWS, columns))
 
 
 def two_way_correlation(influence: Influence, places: NDArray[np.intp]) -> Float:
@@ -95,17 +99,15 @@ def two_way_correlation(influence: Influence, places: NDArray[np.intp]) -> Float
         places: (G,) which of them.
     """
     targets, records, cells = influence.pulls.covariances(places)
-    if influence.clusters[0] == 1:
-        covariance = records  # of a single target records alone vary
-    else:
+    covariance = records  # of a single target records alone vary
+    if influence.clusters[0] > 1:
         held = _semidefinite(interaction_of((targets, records, cells), influence.clusters))
         covariance = _semidefinite(targets + records - held)
     variance = np.array([influence.spread(int(place)).variance for place in places])
     covariance += np.diag(np.maximum(variance - np.diag(covariance), 0.0))
     scale = np.sqrt(np.diag(covariance))
     # A statistic that no cluster moves has nothing but rounding errors in its row.
-    still = (variance <= 0) | (scale <= 0)
-    scale = np.where(still, np.inf, scale)
+    scale = np.where((variance <= 0) | (scale <= 0), np.inf, scale)
     return np.asarray(covariance / scale[:, None] / scale[None, :])
 
 

@@ -143,11 +143,8 @@ def _why_none(results: Sequence[AttackResult]) -> str:
         if not result.valid:
             reasons.setdefault(result.why, []).append(_named(result))
     failed = [f"{_some(names)}: {why}" for why, names in reasons.items()]
-    unmeasured = [
-        result.estimate.reason
-        for result in results
-        if result.valid and isinstance(result.estimate, Refusal)
-    ]
+    believed = (result.estimate for result in results if result.valid)
+    unmeasured = [estimate.reason for estimate in believed if isinstance(estimate, Refusal)]
     if not unmeasured:
         return f"no attack passed its self-checks ({'; '.join(failed)})"
     refusals = "; ".join(dict.fromkeys(unmeasured))

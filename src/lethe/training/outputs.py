@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from lethe.errors import InputError
 from lethe.training.batches import Stops
@@ -310,6 +309,8 @@ def probabilities_of(
                 "columns, one for each pair of classes; use one a class "
                 "(decision_function_shape='ovr')."
             )
+        from scipy.special import softmax  # late: processes that train networks do without
+
         answers = np.asarray(softmax(margin, axis=1))
     if answers.shape != (len(inputs), len(columns)):
         raise InputError(
@@ -341,14 +342,15 @@ def joint_probabilities(estimator: Any, inputs: Any, labels: NDArray[Any]) -> ND
     if isinstance(answers, list):
         known = estimator.classes_
     else:  # (N, outputs) of label 1, which models of several labels give
-        table = np.asarray(answers, np.float64)
-        table = table[:, None] if table.ndim == 1 else table
-        answers, known = [np.stack([1 - p, p], axis=1) for p in table.T], [[0, 1]] * outputs
+        table = np.atleast_2d(np.asarray(answers, np.float64).T)
+        answers, known = [np.stack([1 - p, p], axis=1) for p in table], [[0, 1]] * outputs
     if len(answers) != outputs:
         raise InputError(
             f"predict_proba of {name} gives {len(answers)} outputs, y has {outputs}. Take one "
             "column of y, or a model of as many."
         )
+    from scipy.special import softmax
+
     total = np.zeros((len(inputs), len(labels)))
     for answer, names, wanted in zip(answers, known, labels.T, strict=True):
         place = {str(label): column for column, label in enumerate(np.asarray(names).tolist())}

@@ -114,15 +114,14 @@ def _pass_over_dropped_jobs(pool: Any) -> None:
 
     Its thread that gives jobs out then finds the numbers of those, and dies of a KeyError.
     """
-    waiting, take = pool._pending_work_items, type(pool._work_ids).get
+    numbers, waiting = pool._work_ids, pool._pending_work_items
 
     def get(*how: Any, **named: Any) -> int:
         while True:
-            number: int = take(numbers, *how, **named)  # raises queue.Empty
+            number: int = type(numbers).get(numbers, *how, **named)  # raises queue.Empty
             if number in waiting:
                 return number
 
-    numbers = pool._work_ids
     numbers.get = get
 
 
@@ -152,8 +151,7 @@ def preloading(modules: Sequence[str], workers: int) -> Iterator[None]:
 
 
 def _import_all(modules: Sequence[str]) -> None:
-    for module in modules:
-        importlib.import_module(module)
+    list(map(importlib.import_module, modules))
 
 
 def _numbered(work: Callable[[Job], Result], at: int, job: Job, folder: str) -> tuple[int, Result]:
