@@ -60,7 +60,10 @@ def test_wrong_arguments(capsys, tmp_path, monkeypatch, arguments, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["split", "people.csv", "--out", "people.csv"], "people.csv is the input; name another"),
+        (
+            ["split", "people.csv", "--out", "people.csv"],
+            "people.csv is there already, with other rows; name another --out",
+        ),
         (["demo", "--out", "people.csv"], "--out people.csv is a file; name a folder"),
     ],
 )

@@ -302,13 +302,18 @@ def test_other_fine_tunes_and_a_utility_of_ones_own(tuned, tmp_path):
 def test_a_split_keeps_people_together(tmp_path):
     rows = pandas.DataFrame({"text": narratives(60), "who": np.repeat(np.arange(20), 3)})
     rows.to_csv(tmp_path / "notes.csv", index=False)
-    done = inside("split", tmp_path / "notes.csv", "--person", "who", "--share", 0.25)
+    again = ["split", tmp_path / "notes.csv", "--person", "who", "--share", 0.25]
+    done = inside(*again)
     assert done.returncode == 0 and "15 people to train on, 5 held out" in done.stdout
     made = pandas.read_csv(tmp_path / "notes-split.csv")
     assert (made.groupby("who").member.nunique() == 1).all() and made.member.sum() == 45
     assert made.drop(columns="member").equals(rows)
     train = pandas.read_csv(tmp_path / "notes-split-train.csv")
     assert train.equals(made[made.member == 1].drop(columns="member").reset_index(drop=True))
+    assert inside(*again).returncode == 0  # the same files
+    other = inside(*again, "--seed", 1)  # a model may have been trained by the first draw
+    assert other.returncode == 2 and "is there already, with other rows" in other.stderr
+    assert pandas.read_csv(tmp_path / "notes-split.csv").equals(made)
     assert inside("split", tmp_path / "notes-split.csv").returncode == 2
     assert inside("split", tmp_path / "notes.csv", "--share", 0.001).returncode == 2
 

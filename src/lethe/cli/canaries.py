@@ -108,8 +108,8 @@ def text(
     """
     import numpy as np
 
-    from lethe.cli.split import write_table
-    from lethe.data.columns import check_column, read_columns
+    from lethe.data.columns import check_column, read_columns, table_bytes
+    from lethe.files import write_for_owner
     from lethe.membership.language import canaries as planted
     from lethe.membership.language.measure import texts_of
     from lethe.membership.language.models import read_tokenizer
@@ -131,7 +131,7 @@ def text(
     )
     plan.save(out / ANSWER)
     mixed = np.array(plan.insert(listed), dtype=object)
-    write_table(out / "train.parquet", {text: mixed})
+    write_for_owner(out / "train.parquet", table_bytes({text: mixed}, ".parquet"))
     print(
         f"{len(plan)} canaries, {int(plan.inserted.sum())} of them planted: "
         f"{len(mixed) - len(listed)} of the {len(mixed)} texts of {out / 'train.parquet'}.\n"

@@ -29,8 +29,9 @@ def split(
     """
     import numpy as np
 
-    from lethe.data.columns import as_text, check_column, read_columns
+    from lethe.data.columns import as_text, check_column, read_columns, table_bytes
     from lethe.errors import InputError, check_at_least, check_between
+    from lethe.files import write_for_owner
 
     check_at_least("seed", seed, 0)
     check_between("share", share, 0, 1, open_low=True, open_high=True)
@@ -47,11 +48,17 @@ def split(
         raise InputError(f"share={share:g} of {people} leaves one side empty; choose another.")
     inside = (np.random.default_rng([seed, 31]).permutation(people) >= held)[codes]
     place = out or file.with_name(f"{file.stem}-split{file.suffix}")
-    if place.exists() and place.samefile(file):
-        raise InputError(f"--out {place} is the input; name another file.")
     train = place.with_name(f"{place.stem}-train{place.suffix}")
-    write_table(place, {**columns, "member": inside.astype(np.int64)})
-    write_table(train, {name: column[inside] for name, column in columns.items()})
+    marked = {**columns, "member": inside.astype(np.int64)}
+    kept = {name: column[inside] for name, column in columns.items()}
+    files = {
+        path: table_bytes(made, path.suffix) for path, made in ((place, marked), (train, kept))
+    }
+    for path, content in files.items():
+        if path.exists() and path.read_bytes() != content:
+            raise InputError(f"{path} is there already, with other rows; name another --out.")
+    for path, content in files.items():
+        write_for_owner(path, content)
     what = "rows" if person is None else "people"
     print(
         f"{people - held} {what} to train on, {held} held out at random.\n"
@@ -59,11 +66,3 @@ def split(
         f"2. lethe audit language-model MODEL_DIR --texts {place} --text COLUMN"
     )
     return 0
-
-
-def write_table(path: Path, columns: dict[str, object]) -> None:
-    """Write columns as csv or parquet for the owner alone; InputError: another kind of file."""
-    from lethe.data.columns import table_bytes
-    from lethe.files import write_for_owner
-
-    write_for_owner(path, table_bytes(columns, path.suffix))
