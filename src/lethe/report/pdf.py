@@ -11,7 +11,7 @@ from pathlib import Path
 from lethe.errors import InputError, RunFailed
 from lethe.files import write_whole
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
+BROWSERS = "chromium-headless-shell chromium chromium-browser google-chrome chrome msedge".split()
 _SECONDS = 120
 
 
