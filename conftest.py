@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from threadpoolctl import threadpool_limits
 
+from lethe.training import environment
 from lethe.training.engines import processes
-from lethe.training.environment import default_workers
 
 collect_ignore_glob = ["*conftest.py"]  # all have one name: as modules of doctests they collide
 
@@ -34,7 +33,7 @@ MOST = 4
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Whole folders run in a process for every core; files that are named run in this one."""
     folders = any(Path(asked.partition("::")[0]).is_dir() for asked in config.args)
-    return min(default_workers(), MOST) if folders else 0
+    return min(environment.default_workers(), MOST) if folders else 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,7 +72,7 @@ def one_thread() -> Iterator[None]:
 
     The environment is left alone: processes that tests start decide for themselves.
     """
-    with threadpool_limits(1):
+    with environment.one_thread(None):
         yield
 
 
