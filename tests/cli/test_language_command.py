@@ -314,6 +314,8 @@ def test_a_split_keeps_people_together(tmp_path):
     other = inside(*again, "--seed", 1)  # a model may have been trained by the first draw
     assert other.returncode == 2 and "is there already, with other rows" in other.stderr
     assert pandas.read_csv(tmp_path / "notes-split.csv").equals(made)
+    (tmp_path / "folder.csv").mkdir()
+    assert inside(*again, "--out", tmp_path / "folder.csv").returncode == 2
     assert inside("split", tmp_path / "notes-split.csv").returncode == 2
     assert inside("split", tmp_path / "notes.csv", "--share", 0.001).returncode == 2
 

@@ -55,7 +55,7 @@ def split(
         path: table_bytes(made, path.suffix) for path, made in ((place, marked), (train, kept))
     }
     for path, content in files.items():
-        if path.exists() and path.read_bytes() != content:
+        if path.is_dir() or path.exists() and path.read_bytes() != content:
             raise InputError(f"{path} is there already, with other rows; name another --out.")
     for path, content in files.items():
         write_for_owner(path, content)
