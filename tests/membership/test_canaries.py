@@ -128,12 +128,12 @@ def test_a_forest_that_learns_by_heart_contradicts_a_claim_and_one_that_never_sa
     result = plan.audit(
         plan.signals(seen.predict_proba(plan.features), "probabilities"), claimed=(1.0, 1e-5)
     )
-    assert result.verdict == "contradicts" and result.bound.low > 1.5
+    assert result.verdict == "contradicts" and result.bounds[result.form].low > 1.5
     assert result.words.startswith("This audit contradicts the claimed (1, 1e-05)-DP")
     assert set(result.bounds) == {"binomial", "tradeoff", "gdp"} and result.form == "binomial"
     never = plan.signals(blind.predict_proba(plan.features), "probabilities")
     other = plan.audit(never, claimed=(1.0, 1e-5))
-    assert other.verdict == "not-enough-evidence" and other.bound.low < 1
+    assert other.verdict == "not-enough-evidence" and other.bounds[other.form].low < 1
     assert "not show that the training met the canaries" in other.words
     # What the training was seen to be given, batch by batch; the canaries of others do not count.
     half = len(train[1]) // 2

@@ -90,6 +90,7 @@ def audit(
     'baseline'
     """
     from lethe.data.dataset import Dataset, RowsInMemory, copies_note
+    from lethe.data.given import check_order, given_rows
     from lethe.membership.audit import audit_model, baseline_spec, public_of
     from lethe.membership.candidates import build_candidates
     from lethe.training.engines import choose_engine
@@ -97,10 +98,11 @@ def audit(
     how, chosen = keywords_of(AuditSettings, settings)
     name = how.name or "model"
     beside = (y, groups, sample_weight, ids, holdout_by)
+    order = {"y": y, "members": members, "groups": groups, "sample_weight": sample_weight}
+    check_order(X=X, **order, ids=ids, holdout_by=holdout_by)
     if isinstance(X, Dataset) and all(part is None for part in beside):
         handed = RowsInMemory(X)
     else:
-        from lethe.data.given import given_rows
         from lethe.training.recipe import SklearnRecipe
 
         estimator = hasattr(model, "fit") and hasattr(model, "get_params")
@@ -175,7 +177,7 @@ def audit_scores(
     True
     """
     from lethe.data.arrays import as_array
-    from lethe.data.given import column_of
+    from lethe.data.given import check_order, column_of
     from lethe.membership.checks import duplicates
     from lethe.training.scores_file import scores_of
     from lethe.training.shadows import models_of, read_models
@@ -190,6 +192,8 @@ def audit_scores(
     title = how.name or "scores"
     tables = {"signals": as_array(signals, "signals"), "members": as_array(members, "members")}
     each = {"ids": ids, "labels": labels, "groups": groups, "targets": targets}
+    check_order(signals=signals, members=members)
+    check_order(signals=getattr(signals, "T", 0), members=getattr(members, "T", 0), **each)
     columns = {key: np.atleast_2d(table) for key, table in tables.items()} | {
         key: column_of(values, key) for key, values in each.items() if values is not None
     }
@@ -251,12 +255,13 @@ def audit_text(
     >>> found.data["classes"]
     ['False', 'True']
     """
-    from lethe.data.given import column_of, given_rows
+    from lethe.data.given import check_order, column_of, given_rows
     from lethe.data.text import CACHE, encode, find_encoder
     from lethe.membership.audit import public_of
     from lethe.runs.run import Progress
     from lethe.training.text_recipe import head_recipe
 
+    check_order(texts=texts, codes=codes, groups=groups, ids=ids, holdout_by=holdout_by)
     written = tuple(map(str, column_of(texts, "texts")))
     if not all(text.strip() for text in written):
         empty = next(index for index, text in enumerate(written) if not text.strip())

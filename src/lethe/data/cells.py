@@ -84,6 +84,8 @@ class Kind:
             values = {cell: int(bare) for cell, bare in distinct.items()}
         else:
             values = {cell: float(bare) if bare else np.nan for cell, bare in distinct.items()}
+            if merges(distinct.values()):
+                return text_column(cells)
         return np.array([values[cell] for cell in cells], dtype=kind)
 
 
@@ -101,6 +103,17 @@ def infer(cells: Sequence[str]) -> NDArray[Any]:
     kind = Kind()
     kind.add(set(cells))
     return kind.column(cells)
+
+
+def merges(numbers: Iterable[str | float | Decimal]) -> bool:
+    """Whether different numbers are one as 64-bit floats; blank cells are none.
+
+    >>> merges(["1", "1.0", "2"]), merges(["100000000000000001.0", "100000000000000002.0"])
+    (False, True)
+    """
+    there = [number for number in set(numbers) if number != ""]
+    floats = len({float(number) for number in there})
+    return floats < len(there) and floats < len({Decimal(number) for number in there})
 
 
 def is_number(cell: str) -> bool:
@@ -133,7 +146,7 @@ def plain_column(objects: Iterable[Any]) -> NDArray[Any]:
         return np.array(cells, dtype=np.float64 if gaps else np.bool_)
     if kinds == {int} and max(map(abs, there)) < (_EXACT + 1 if gaps else 2**63):
         return np.array(cells, dtype=np.float64 if gaps else np.int64)
-    if kinds and kinds != {int} and kinds <= {int, float, Decimal}:
+    if kinds and kinds != {int} and kinds <= {int, float, Decimal} and not merges(there):
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
     if there and all(isinstance(cell, datetime.date) for cell in there):
         zoned = [cell for cell in there if getattr(cell, "tzinfo", None) is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,21 @@ from lethe.errors import InputError, require
 _MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
 NAMED = "a mark of your own"
 """The condition of records that were handed over as bools."""
+
+
+def check_order(**given: Any) -> None:
+    """Refuse values whose pandas index holds the names of others in another order.
+
+    Values are paired by position, so that those of one record would go to another.
+    """
+    listed = [(name, getattr(values, "index", None)) for name, values in given.items()]
+    named = [(name, index) for name, index in listed if hasattr(index, "equals")]
+    for (first, names), (second, other) in itertools.combinations(named, 2):
+        if len(names) == len(other) and not names.equals(other) and set(names) == set(other):
+            raise InputError(
+                f"{first} and {second} have the same names of rows or columns in another order. "
+                "Sort both alike; where positions are right, hand over .to_numpy()."
+            )
 
 
 def given_rows(

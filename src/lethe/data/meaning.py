@@ -32,7 +32,9 @@ _GAPS: dict[str, Any] = {"moment": np.datetime64("NaT", "D"), "text": ""}
 
 
 def one_meaning(
-    tables: Sequence[Mapping[str, Column] | Grouped], keep: Collection[str] = ()
+    tables: Sequence[Mapping[str, Column] | Grouped],
+    keep: Collection[str] = (),
+    exact: bool = False,
 ) -> tuple[list[dict[str, Column]], tuple[str, ...]]:
     """Read the columns of files that are compared as the types that their cells have.
 
@@ -45,6 +47,7 @@ def one_meaning(
     Args:
         tables: files, or different rows with their number.
         keep: columns that are text in every file.
+        exact: leave a column text where different cells would become one or missing.
 
     Returns: The columns of each file, and what was changed, one sentence each.
     Raises InputError: a column to keep that no file has, or of which a file has too many other
@@ -68,18 +71,23 @@ def one_meaning(
                 _mapped(column, lambda cells: as_text(cells).astype(object)) for column in columns
             ]
         else:
-            columns = _joint(name, columns, [times[at] for at in places], notes)
+            columns = _joint(name, columns, [times[at] for at in places], notes, exact)
         for at, column in zip(places, columns, strict=True):
             read[at][name] = column
     return read, tuple(notes)
 
 
 def _joint(
-    name: str, columns: list[Column], times: list[Array | None], notes: list[str]
+    name: str, columns: list[Column], times: list[Array | None], notes: list[str], exact: bool
 ) -> list[Column]:
     if any(_of(column).ndim != 1 for column in columns):
         return columns  # an array of an archive, which no audit of rows reads
     kinds_of = [_kind(column, weight) for column, weight in zip(columns, times, strict=True)]
+    if exact:
+        kinds_of = [
+            ("text", 0) if _merges(column, *found) else found
+            for column, found in zip(columns, kinds_of, strict=True)
+        ]
     kinds = {kind for kind, _ in kinds_of if kind}
     target = kinds.pop() if len(kinds) == 1 else "text" if "text" in kinds else ""
     if kinds == {"bool", "number"}:
@@ -109,6 +117,11 @@ def _joint(
         unit = "D" if any(whole) else "us"
         read = [_mapped(c, lambda cells: cells.astype(f"datetime64[{unit}]")) for c in read]
         if any(whole) and not all(whole):
+            if exact:
+                raise InputError(
+                    f"column {name!r} has times of day in one file and only days in another. "
+                    "Write the same in both."
+                )
             notes.append(f"{name}: only some files have a time of day; compared by the day.")
     if target and any(
         is_text(_of(c)) for c, (kind, _) in zip(columns, kinds_of, strict=True) if kind
@@ -117,6 +130,16 @@ def _joint(
         lost = f"; {odd} other cells count as missing" if odd else ""
         notes.append(f"{name}: text was read as {_WORDS[target]}{lost}; --text {name} keeps it.")
     return read
+
+
+def _merges(column: Column, kind: str, odd: int) -> bool:
+    """Whether text, read as that kind, has fewer values than it is written in."""
+    cells = _of(column)
+    if not is_text(cells) or kind in ("", "text"):
+        return False
+    written = np.array(list(dict.fromkeys(cells.tolist())), dtype=object)
+    read = _converted(kind, written)
+    return odd > 0 or len(np.unique(read[~missing(read)])) < np.count_nonzero(written != "")
 
 
 def _refuse_mixed(name: str, cells: list[str], elsewhere: Collection[str]) -> None:

@@ -91,7 +91,7 @@ def audit_table(
     declared = settings.schema is not None or any(isinstance(cell, TypedColumn) for cell in cells)
     if not (settings.epsilon or declared):
         tables = [columns, *([] if population is None else [population])]
-        (columns, *others), checks = _mended(tables, settings.text)
+        (columns, *others), checks = _mended(tables, settings.text, exact=True)
         population = others[0] if others else None
     if isinstance(columns, Grouped):
         for option in WHOLE:
@@ -215,9 +215,11 @@ def audit_synthetic(
     return replace(study, inputs=tuple(checks)).findings(folder)
 
 
-def _mended(tables: Sequence[Any], keep: Sequence[str]) -> tuple[list[Any], list[InputCheck]]:
+def _mended(
+    tables: Sequence[Any], keep: Sequence[str], exact: bool = False
+) -> tuple[list[Any], list[InputCheck]]:
     """The files with one type for each meaning, and what was changed."""
-    read, notes = one_meaning(tables, keep)
+    read, notes = one_meaning(tables, keep, exact)
     mended: list[Any] = list(read)
     for at, table in enumerate(tables):
         if isinstance(table, Grouped):

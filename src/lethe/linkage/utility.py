@@ -232,6 +232,9 @@ def _predicted(
     """Predict the test rows by boosted trees: numbers, or text for classes."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+    # Trees cannot be fitted on a column without a value; one of zeros tells them nothing.
+    empty = np.isnan(train).all(axis=0)
+    train, test = np.where(empty, 0.0, train), np.where(empty, 0.0, test)
     number = target.dtype.kind == "f"
     trees = HistGradientBoostingRegressor if number else HistGradientBoostingClassifier
     model = trees(

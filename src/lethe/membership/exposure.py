@@ -39,11 +39,6 @@ class Vulnerability:
     se: Float  # (N,) its standard error
     tpr: Float  # (N,) TPR at 0.1 % FPR of thresholding phi on that record, Gaussian model
 
-    @property
-    def auc(self) -> Float:
-        """(N,) Phi(t); LiRA with unequal variances can exceed it."""
-        return np.asarray(ndtr(self.t))
-
     def limits(self, confidence: float = 0.95) -> tuple[Float, Float]:
         """(N,) lower and upper limits of t."""
         z = float(ndtri((1 + confidence) / 2))

@@ -149,11 +149,6 @@ class CanaryAudit:
     words: str  # one sentence
     plan: str  # digest of the canaries
 
-    @property
-    def bound(self) -> EpsilonBound:
-        """The bound that the verdict is from."""
-        return self.bounds[self.form]
-
 
 @dataclass(frozen=True, eq=False)
 class Canaries:

@@ -99,10 +99,10 @@ def plants_of(
                 for key, estimate in read.items()
                 if isinstance(estimate, Estimate)
             }
-            known = {
-                "identical": float((chosen & gained[IDENTICAL]).mean()),
-                "singling-out": float((chosen[outcomes[SINGLE].rows] & gained[SINGLE]).mean()),
-            }
+            known = {"identical": float((chosen & gained[IDENTICAL]).mean())}
+            if SINGLE in outcomes:
+                hit = chosen[outcomes[SINGLE].rows] & gained[SINGLE]
+                known["singling-out"] = float(hit.mean())
             leak = {key: known.get(key, size / rows * told) for key in measured}
             plants.append(Plant(kind, leak, measured))
     return plants

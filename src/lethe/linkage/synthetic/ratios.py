@@ -145,6 +145,9 @@ def cross_fitted(features: Float, seed: int = 0) -> Float:
     )
     with one_thread():
         for half in (0, 1):
-            trees.fit(features[fold != half], member[fold != half])
-            score[fold == half] = trees.decision_function(features[fold == half])
+            # Trees cannot be fitted on a column without a value.
+            known = features[:, ~np.isnan(features[fold != half]).all(axis=0)]
+            if known.shape[1]:
+                trees.fit(known[fold != half], member[fold != half])
+                score[fold == half] = trees.decision_function(known[fold == half])
     return score
