@@ -75,7 +75,7 @@ def test_what_a_callable_refuses(
 @pytest.mark.parametrize("shape", [(60,), (60, 1)])
 def test_predictions_of_a_regression_are_one_column(shape: tuple[int, ...]) -> None:
     recipe = CallableRecipe(
-        lambda rows, weights, seed: lambda rows: rows.astype(float).reshape(shape),
+        lambda rows, weights, seed: lambda rows: rows.astype(float).reshape(-1, *shape[1:]),
         outputs="prediction",
     )
     assert recipe.task == "regression"

@@ -37,9 +37,10 @@ from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegr
 from torch import nn
 from xgboost import XGBClassifier, XGBRegressor
 
+import lethe
 from lethe.errors import InputError
-from lethe.training.outputs import check_splits, prepared, train_sklearn
-from lethe.training.recipe import SklearnRecipe, Treatment
+from lethe.training.outputs import check_splits, prepared, train_callable, train_sklearn
+from lethe.training.recipe import CallableRecipe, SklearnRecipe, Treatment
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(90) % 3
@@ -362,7 +363,10 @@ class Witness(KNeighborsClassifier):
     ],
     ids=["grid", "random", "halving", "calibrated", "stacked", "piped"],
 )
-def test_splits_by_group_inside_an_estimator_part_the_people(around: Any, split: Any) -> None:
+def test_splits_by_group_inside_an_estimator_part_the_people(
+    around: Any, split: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lethe.training.outputs.check_repeated", lambda *_: None)  # asks of members
     rows = np.flatnonzero(np.isin(PEOPLE, [0, 2, 3, 5, 6, 9]))
     Witness.asked.clear()
     recipe, binary = SklearnRecipe(around(split)), LABELS % 2
@@ -453,3 +457,29 @@ def test_hashes_are_the_same_after_a_fit() -> None:
     assert [SklearnRecipe(estimator).code_hash() for estimator in made] == here
     assert len(set(here)) == 3
     assert SklearnRecipe(XGBClassifier(n_estimators=5, max_depth=4)).code_hash() != here[0]
+
+
+class Noisy(RandomForestClassifier):
+    """Its answers have noise that is new in every call."""
+
+    def predict_proba(self, X):
+        shares = super().predict_proba(X) + np.random.default_rng().uniform(0.1, 1, (len(X), 2))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_answers_that_change_when_asked_again_are_refused(fitted):
+    rng = np.random.default_rng(0)
+    X, y, inside = rng.normal(size=(200, 3)), np.arange(200) % 2, np.arange(200) < 100
+    model = Noisy(10).fit(X[inside], y[inside]) if fitted else Noisy(10)
+    given = {"members": inside} if fitted else {"models": 4, "mitigations": "none", "workers": 1}
+    with pytest.raises(InputError, match="gives other answers when it is asked again"):
+        lethe.audit(model, X, y, save=False, quiet=True, **given)
+
+
+def test_a_function_whose_answers_change_is_refused():
+    def train(rows, weights, seed):
+        return lambda asked: np.random.default_rng().dirichlet([1, 1], len(asked))
+
+    with pytest.raises(InputError, match="Predict gives other answers when it is asked again"):
+        train_callable(CallableRecipe(train, "probabilities"), 50, np.arange(25), Treatment(), 0)

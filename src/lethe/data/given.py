@@ -38,7 +38,9 @@ def check_order(**given: Any) -> None:
 
     Values are paired by position, so that those of one record would go to another.
     """
-    listed = [(name, getattr(values, "index", None)) for name, values in given.items()]
+    listed: list[tuple[str, Any]] = [
+        (name, getattr(values, "index", None)) for name, values in given.items()
+    ]
     named = [(name, index) for name, index in listed if hasattr(index, "equals")]
     for (first, names), (second, other) in itertools.combinations(named, 2):
         if len(names) == len(other) and not names.equals(other) and set(names) == set(other):

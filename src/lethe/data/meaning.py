@@ -139,7 +139,7 @@ def _merges(column: Column, kind: str, odd: int) -> bool:
         return False
     written = np.array(list(dict.fromkeys(cells.tolist())), dtype=object)
     read = _converted(kind, written)
-    return odd > 0 or len(np.unique(read[~missing(read)])) < np.count_nonzero(written != "")
+    return bool(odd or len(np.unique(read[~missing(read)])) < np.count_nonzero(written != ""))
 
 
 def _refuse_mixed(name: str, cells: list[str], elsewhere: Collection[str]) -> None:

@@ -13,7 +13,12 @@ from lethe.data.columns import as_text
 from lethe.data.given import column_of
 from lethe.errors import InputError
 from lethe.training.fitted import session_answers
-from lethe.training.outputs import joint_probabilities, one_column, probabilities_of
+from lethe.training.outputs import (
+    check_repeated,
+    joint_probabilities,
+    one_column,
+    probabilities_of,
+)
 from lethe.training.signals import (
     signal_from_logits,
     signal_from_predictions,
@@ -81,13 +86,22 @@ def asked(
         )
     notes: tuple[str, ...] = ()
     is_combined = class_labels is not None and class_labels.ndim == 2
-    with users_code(name):
+
+    def ask(some: Any) -> Any:
+        """What the model answers, before it is read."""
         if class_labels is not None and class_labels.ndim == 2:
-            outputs = joint_probabilities(model, inputs, class_labels)
+            return joint_probabilities(model, some, class_labels)
+        if network:
+            return model.predict(some, verbose=0) if keras else _of_module(model, some)
+        answers = getattr(model, "predict_proba", getattr(model, "decision_function", predict))
+        return (answers if classes else predict)(some)
+
+    with users_code(name):
+        check_repeated(ask, inputs, name)
+        if class_labels is not None and class_labels.ndim == 2:
+            outputs = ask(inputs)
         elif network:
-            outputs = np.asarray(
-                model.predict(inputs, verbose=0) if keras else _of_module(model, inputs)
-            )
+            outputs = np.asarray(ask(inputs))
             outputs = outputs.reshape(len(outputs), -1)
         elif not classes:
             outputs = one_column(predict, inputs, name)

@@ -23,6 +23,8 @@ from lethe.training.recipe import (
 )
 from lethe.training.users_code import is_from, seeded, users_code
 
+_ASKED_AGAIN = 20
+
 
 def outputs_of(
     work: Work, stops: Stops | None = None
@@ -132,11 +134,37 @@ def train_sklearn(
     inputs = inputs_of(recipe, features)
     with users_code(type(recipe.estimator).__name__), seeded(seed):
         estimator, known = fit_rows(recipe, inputs, labels, rows, people, seed, weights)
-        if recipe.task == "regression":
-            return one_column(estimator.predict, inputs, type(estimator).__name__)
-        if recipe.labels is not None and recipe.labels.ndim == 2:
-            return joint_probabilities(estimator, inputs, recipe.labels)
-        return probabilities_of(estimator, inputs, known, classes)
+
+        def ask(inputs: Any) -> NDArray[np.floating]:
+            if recipe.task == "regression":
+                return one_column(estimator.predict, inputs, type(estimator).__name__)
+            if recipe.labels is not None and recipe.labels.ndim == 2:
+                return joint_probabilities(estimator, inputs, recipe.labels)
+            return probabilities_of(estimator, inputs, known, classes)
+
+        outputs = ask(inputs)
+        check_repeated(ask, inputs, type(estimator).__name__)
+        return outputs
+
+
+def check_repeated(ask: Callable[[Any], Any], inputs: Any, name: str) -> None:
+    """Ask twice about some records: noise that is new in every answer hides nobody.
+
+    Who asks often takes the mean, and an audit of one answer would call that safe.
+
+    Raises InputError: the answers differ.
+    """
+    some = (inputs.iloc if hasattr(inputs, "iloc") else inputs)[:_ASKED_AGAIN]
+    one, again = np.asarray(ask(some)), np.asarray(ask(some))
+    if one.dtype.kind in "fiub" and one.shape == again.shape:
+        same = np.allclose(one, again, rtol=1e-3, atol=1e-3, equal_nan=True)
+    else:
+        same = np.array_equal(one, again)
+    if not same:
+        raise InputError(
+            f"{name} gives other answers when it is asked again, and who asks often takes their "
+            "mean. Answer with the mean of many, or fix the seed of the answers."
+        )
 
 
 def fit_rows(
@@ -381,7 +409,9 @@ def train_callable(
                 f"Train returned {type(predict).__name__}, expected a function Predict(rows) that "
                 f"returns the {recipe.outputs} of these rows."
             )
-        outputs = np.asarray(predict(np.arange(records, dtype=np.int64)))
+        every = np.arange(records, dtype=np.int64)
+        outputs = np.asarray(predict(every))
+        check_repeated(predict, every, "Predict")
     if recipe.task == "regression" and outputs.shape == (records,):
         outputs = outputs[:, None]
     columns = "1" if recipe.task == "regression" else "classes"
