@@ -33,3 +33,30 @@ def test_scores_named_in_another_order_are_refused():
             lethe.audit_scores(signals, changed, save=False, quiet=True)
     with pytest.raises(InputError, match="signals and groups .* in another order"):
         lethe.audit_scores(signals, members, groups=people, save=False, quiet=True)
+
+
+@pytest.mark.parametrize("order", ["users", "labels", "attributes"])
+def test_vectors_and_what_stands_beside_them_are_paired_by_name_or_refused(order):
+    rng = np.random.default_rng(0)
+    columns = {
+        "users": np.arange(60) // 6,
+        "labels": np.arange(60) % 2,
+        "attributes": rng.random(60),
+    }
+    beside = {
+        name: pd.Series(values, [f"r{at}" for at in range(60)]) for name, values in columns.items()
+    }
+    vectors = pd.DataFrame(rng.normal(size=(60, 4)), beside["users"].index)
+    beside[order] = beside[order].iloc[::-1]
+    given = {**beside, "attributes": {"income": beside["attributes"]}}
+    with pytest.raises(InputError, match=f"{order}.* have the same names .* in another order"):
+        lethe.audit_vectors(vectors, **given, save=False, quiet=True)
+
+
+def test_what_has_no_names_is_paired_by_position():
+    import torch
+
+    signals, members = np.random.default_rng(0).normal(size=(2, 1, 200))
+    asked = {"save": False, "quiet": True, "attack": "loss-threshold"}
+    for hand in (torch.tensor, pd.Series, lambda values: values.tolist()):
+        lethe.audit_scores(hand(signals[0]), hand(members[0] > 0), **asked)

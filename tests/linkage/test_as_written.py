@@ -54,8 +54,17 @@ def test_a_population_of_days_makes_no_moments_of_a_release_alike() -> None:
     moments = pd.DataFrame(
         {"q": [f"{day}T{at // 60:02d}:{at % 60:02d}:00" for at, day in enumerate(DAYS)]}
     )
-    with pytest.raises(InputError, match="times of day in one file and only days in another"):
+    with pytest.raises(InputError, match="has times of day, and only days in the other file"):
         lethe.audit_table(moments, ["q"], population=pd.DataFrame({"q": DAYS * 3}), **QUIET)
+
+
+def test_a_population_is_cut_to_the_days_of_the_release() -> None:
+    days = pd.DataFrame({"q": DAYS})
+    moments = pd.DataFrame(
+        {"q": [f"{day}T{at // 60:02d}:00:00" for at, day in enumerate(DAYS)] * 2}
+    )
+    found = lethe.audit_table(days, ["q"], population=moments, **QUIET)
+    assert found.candidates[0]["unique"]["value"] == 0
 
 
 def test_columns_with_hardly_a_value_end_no_audit() -> None:

@@ -483,3 +483,24 @@ def test_a_function_whose_answers_change_is_refused():
 
     with pytest.raises(InputError, match="Predict gives other answers when it is asked again"):
         train_callable(CallableRecipe(train, "probabilities"), 50, np.arange(25), Treatment(), 0)
+
+
+class NoisyNet(nn.Module):
+    """Noise after the last layer, in evaluation too."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, rows):
+        answers = self.layer(rows)
+        return answers + 1e-3 * torch.randn_like(answers)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_networks_whose_answers_change_are_refused(fitted):
+    rng = np.random.default_rng(0)
+    X, y, inside = rng.normal(size=(200, 3)), np.arange(200) % 2, np.arange(200) < 100
+    given = {"members": inside} if fitted else {"models": 4, "mitigations": "none", "workers": 1}
+    with pytest.raises(InputError, match="gives other answers when it is asked again"):
+        lethe.audit(NoisyNet() if fitted else NoisyNet, X, y, save=False, quiet=True, **given)

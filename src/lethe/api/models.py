@@ -192,8 +192,9 @@ def audit_scores(
     title = how.name or "scores"
     tables = {"signals": as_array(signals, "signals"), "members": as_array(members, "members")}
     each = {"ids": ids, "labels": labels, "groups": groups, "targets": targets}
-    check_order(signals=signals, members=members)
-    check_order(signals=getattr(signals, "T", 0), members=getattr(members, "T", 0), **each)
+    both = {"signals": signals, "members": members}
+    check_order(**both)
+    check_order(**{key: one.T for key, one in both.items() if hasattr(one, "iloc")}, **each)
     columns = {key: np.atleast_2d(table) for key, table in tables.items()} | {
         key: column_of(values, key) for key, values in each.items() if values is not None
     }

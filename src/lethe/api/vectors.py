@@ -54,13 +54,17 @@ def audit_vectors(
     >>> found.subject["release"]
     'embeddings'
     """
+    from lethe.data.given import check_order
     from lethe.reidentification.released import Released
 
     how, asked = keywords_of(EmbeddingSettings, settings)
-    name = how.name or "vectors"
-    model = Released(
-        name, vectors, users, labels, head, period, features, (), attributes or {}, texts
+    name, known = how.name or "vectors", dict(attributes or {})
+    check_order(
+        **{"vectors": vectors, "users": users, "labels": labels},
+        **{"period": period, "features": features},
+        **{f"attributes[{key!r}]": values for key, values in known.items()},
     )
+    model = Released(name, vectors, users, labels, head, period, features, (), known, texts)
     second = None if other is None else Released(f"{name}, other", *other)
     return _audited("audit_vectors", how, name, [model], second, asked)
 

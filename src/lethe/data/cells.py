@@ -84,7 +84,7 @@ class Kind:
             values = {cell: int(bare) for cell, bare in distinct.items()}
         else:
             values = {cell: float(bare) if bare else np.nan for cell, bare in distinct.items()}
-            if merges(distinct.values()):
+            if len(set(values.values())) < len(values) and merges(distinct.values()):
                 return text_column(cells)
         return np.array([values[cell] for cell in cells], dtype=kind)
 

@@ -22,14 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.casts import quoted, text_sql
-from lethe.data.cells import (
-    check_names,
-    csv_rows,
-    infer,
-    merges,
-    plain_column,
-    text_column,
-)
+from lethe.data.cells import check_names, csv_rows, infer, plain_column, text_column
 from lethe.data.office import read_office
 from lethe.errors import InputError, did_you_mean
 
@@ -355,8 +348,9 @@ def from_arrow(column: Any) -> NDArray[Any]:
     if types.is_time(kind):
         column, kind = column.cast(pa.string()), pa.string()
     if types.is_decimal(kind):
-        kind = pa.string() if merges(column.unique().drop_null().to_pylist()) else pa.float64()
-        column = column.cast(kind)
+        numbers = column.cast(pa.float64())
+        exact = len(numbers.unique()) == len(column.unique())
+        column, kind = (numbers, pa.float64()) if exact else (column.cast(pa.string()), pa.string())
     if types.is_boolean(kind) and column.null_count:
         column, kind = column.cast(pa.uint8()).cast(pa.float64()), pa.float64()
     if types.is_integer(kind) and column.null_count:

@@ -47,7 +47,7 @@ def one_meaning(
     Args:
         tables: files, or different rows with their number.
         keep: columns that are text in every file.
-        exact: leave a column text where different cells would become one or missing.
+        exact: no different cells of the first file become one or missing: columns stay text.
 
     Returns: The columns of each file, and what was changed, one sentence each.
     Raises InputError: a column to keep that no file has, or of which a file has too many other
@@ -117,10 +117,10 @@ def _joint(
         unit = "D" if any(whole) else "us"
         read = [_mapped(c, lambda cells: cells.astype(f"datetime64[{unit}]")) for c in read]
         if any(whole) and not all(whole):
-            if exact:
+            if exact and not whole[0]:
                 raise InputError(
-                    f"column {name!r} has times of day in one file and only days in another. "
-                    "Write the same in both."
+                    f"column {name!r} has times of day, and only days in the other file. Write the "
+                    "same in both."
                 )
             notes.append(f"{name}: only some files have a time of day; compared by the day.")
     if target and any(

@@ -84,38 +84,32 @@ def asked(
             "function from records to probabilities, labels or numbers. Files are audited by "
             "`lethe audit fitted`."
         )
-    notes: tuple[str, ...] = ()
     is_combined = class_labels is not None and class_labels.ndim == 2
 
-    def ask(some: Any) -> Any:
-        """What the model answers, before it is read."""
+    def ask(some: Any) -> tuple[NDArray[Any], tuple[str, ...]]:
         if class_labels is not None and class_labels.ndim == 2:
-            return joint_probabilities(model, some, class_labels)
+            return joint_probabilities(model, some, class_labels), ()
         if network:
-            return model.predict(some, verbose=0) if keras else _of_module(model, some)
-        answers = getattr(model, "predict_proba", getattr(model, "decision_function", predict))
-        return (answers if classes else predict)(some)
+            found = model.predict(some, verbose=0) if keras else _of_module(model, some)
+            return np.asarray(found).reshape(len(found), -1), ()
+        if not classes:
+            return one_column(predict, some, name), ()
+        if not scored:
+            return _answered(np.asarray(predict(some)), len(some), classes, name)
+        known = getattr(model, "classes_", None)
+        if known is None:
+            raise InputError(
+                f"model is a {name} that is not fitted: call fit first, or leave members out to "
+                "have it trained."
+            )
+        columns = _places(as_text(column_of(known, "classes_")).tolist(), classes)
+        return probabilities_of(model, some, columns, len(classes)), ()
 
     with users_code(name):
-        check_repeated(ask, inputs, name)
-        if class_labels is not None and class_labels.ndim == 2:
-            outputs = ask(inputs)
-        elif network:
-            outputs = np.asarray(ask(inputs))
-            outputs = outputs.reshape(len(outputs), -1)
-        elif not classes:
-            outputs = one_column(predict, inputs, name)
-        elif scored:
-            known = getattr(model, "classes_", None)
-            if known is None:
-                raise InputError(
-                    f"model is a {name} that is not fitted: call fit first, or leave members out "
-                    "to have it trained."
-                )
-            columns = _places(as_text(column_of(known, "classes_")).tolist(), classes)
-            outputs = probabilities_of(model, inputs, columns, len(classes))
-        else:
-            outputs, notes = _answered(np.asarray(predict(inputs)), len(labels), classes, name)
+        outputs, notes = ask(inputs)
+        # A function may hand out answers that it has, whatever part it is asked about.
+        answers = (lambda some: ask(some)[0]) if network or scored or is_combined else predict
+        check_repeated(answers, inputs, name)
     if outputs.dtype.kind not in "fiub":
         raise InputError(
             f"{name} answers with {outputs.dtype.name} values such as {outputs.flat[0]!r}; "

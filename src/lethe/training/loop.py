@@ -39,6 +39,7 @@ from lethe.training.networks.parameters import (
     loss_slope,
     mean_loss,
 )
+from lethe.training.outputs import check_repeated
 from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work, check_treatment
 from lethe.training.users_code import build_module
 
@@ -160,6 +161,9 @@ class Records:
         After them those of every copy.
         """
         outputs = all_outputs(network, self.inputs)
+        check_repeated(
+            lambda some: network.predict(some, True).numpy(force=True), self.inputs, "The module"
+        )
         if self.copies is not None:
             more = (all_outputs(network, copy) for copy in self.copies(self.inputs))
             outputs = torch.cat([outputs, *more], dim=1)

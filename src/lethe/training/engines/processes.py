@@ -151,7 +151,8 @@ def preloading(modules: Sequence[str], workers: int) -> Iterator[None]:
 
 
 def _import_all(modules: Sequence[str]) -> None:
-    list(map(importlib.import_module, modules))
+    for module in modules:
+        importlib.import_module(module)
 
 
 def _numbered(work: Callable[[Job], Result], at: int, job: Job, folder: str) -> tuple[int, Result]:
