@@ -1,6 +1,7 @@
 """Rows count as they are written: no reading of a column makes people alike who are not."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ DIFFERENT = {
     "fine decimals as text": [str(number) for number in SHORT],
     "long numbers with a point": [f"{10**17 + at}.0" for at in range(60)],
     "beyond the largest number": [f"1e{401 + at}" for at in range(60)],
-    "spellings of a number": [f"7.{'0' * at}" for at in range(60)],
+    "moments finer than a microsecond": [f"2020-01-01T00:00:00.{at:09d}" for at in range(60)],
     "long numbers among others": pd.Series(
         [10**17 + at for at in range(58)] + [1.5, 2.5], dtype=object
     ),
@@ -40,6 +41,22 @@ def test_cells_that_differ_are_never_read_as_one(name: str) -> None:
     found = lethe.audit_table(table, ["q"], rule="unique<=0.5", **QUIET)
     assert found.verdict["outcome"] == "fail"
     assert found.candidates[0]["unique"]["value"] == 1.0
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_the_same_cells_of_a_file(name: str, tmp_path: Path) -> None:
+    cells = [str(cell) for cell in DIFFERENT[name]]
+    (tmp_path / "rows.csv").write_text("\n".join(["q", *cells, ""]))
+    found = lethe.audit_table(str(tmp_path / "rows.csv"), ["q"], rule="unique<=0.5", **QUIET)
+    assert found.verdict["outcome"] == "fail"
+    assert found.candidates[0]["unique"]["value"] == 1.0
+
+
+def test_one_number_is_one_value_however_it_is_spelled(tmp_path: Path) -> None:
+    cells = [f"7.{'0' * at}" for at in range(60)]
+    (tmp_path / "rows.csv").write_text("\n".join(["q", *cells, ""]))
+    for door in (str(tmp_path / "rows.csv"), pd.DataFrame({"q": cells})):
+        assert lethe.audit_table(door, ["q"], **QUIET).candidates[0]["unique"]["value"] == 0
 
 
 @pytest.mark.parametrize("usual", [[f"{10000 + at % 20}" for at in range(600)], DAYS])

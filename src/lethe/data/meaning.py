@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.cells import infer, is_number
+from lethe.data.cells import infer, is_number, merges
 from lethe.data.columns import Coded, Grouped, as_text, check_column, encode, is_text, missing
 from lethe.errors import InputError
 
@@ -133,13 +133,14 @@ def _joint(
 
 
 def _merges(column: Column, kind: str, odd: int) -> bool:
-    """Whether text, read as that kind, has fewer values than it is written in."""
+    """Whether text, read as that kind, loses cells, or numbers or moments that differ."""
     cells = _of(column)
     if not is_text(cells) or kind in ("", "text"):
         return False
-    written = np.array(list(dict.fromkeys(cells.tolist())), dtype=object)
-    read = _converted(kind, written)
-    return bool(odd or len(np.unique(read[~missing(read)])) < np.count_nonzero(written != ""))
+    written = {cell.strip() for cell in cells.tolist()} - {""}
+    if kind == "moment":
+        return odd > 0 or len({_moment(cell) for cell in written}) < len(written)
+    return odd > 0 or (kind == "number" and merges(written))
 
 
 def _refuse_mixed(name: str, cells: list[str], elsewhere: Collection[str]) -> None:
