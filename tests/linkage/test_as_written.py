@@ -67,6 +67,12 @@ def test_the_few_cells_of_another_kind_are_no_common_gap(usual: list[str]) -> No
     assert found.candidates[0]["unique"]["value"] == pytest.approx(5 / 605)
 
 
+@pytest.mark.parametrize("usual", [[f"{10000 + at % 20}" for at in range(600)], DAYS])
+def test_one_cell_of_another_kind_is_none_of_the_blank_ones(usual: list[str]) -> None:
+    found = lethe.audit_table(pd.DataFrame({"q": [*usual, "", "", "JE2 3AB"]}), ["q"], **QUIET)
+    assert found.candidates[0]["unique"]["value"] == pytest.approx(1 / 603)
+
+
 def test_a_population_of_days_makes_no_moments_of_a_release_alike() -> None:
     moments = pd.DataFrame(
         {"q": [f"{day}T{at // 60:02d}:{at % 60:02d}:00" for at, day in enumerate(DAYS)]}
