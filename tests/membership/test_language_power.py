@@ -6,7 +6,7 @@ from judged_alone import judged_alone
 
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
-from lethe.evidence.rules import FAIL, UNDECIDED
+from lethe.evidence.rules import FAIL, PASS, UNDECIDED
 from lethe.membership.language.audit import Given, audit_language_model
 from lethe.membership.language.canaries import TextCanaries, TextCanary
 from lethe.membership.language.measure import Texts
@@ -220,6 +220,19 @@ def test_nor_without_a_base_to_compare_with(informative, kind):
     table, plan, model, _, seen = blinded(np.random.default_rng(2), kind, *informative[0])
     found = audited(table, plan, model, None, seen)
     assert "pass" not in outcomes(found).values(), found.rules
+
+
+def test_what_only_a_base_shows_passes_without_one_only_where_nobody_holds_it():
+    """Texts differ more than a model learns of them: only beside its base does it stand out."""
+    table, plan, model, base = made_up(np.random.default_rng(3), 0.16, 600, 200)
+    asked = {"seen": watched(plan), "rules": ("auc<=0.72", "extraction<=0.3")}
+    assert audited(table, plan, model, base, **asked).rules[0]["outcome"] == FAIL
+    alone = audited(table, plan, model, None, **asked)
+    assert list(outcomes(alone).values()) == [UNDECIDED, PASS]
+    assert alone.rules[0]["reason"].endswith("Name it: --base. Or waive it: --accept no-base")
+    secret = audited(table, plan, model, None, **asked, accept=("no-base",))
+    assert set(outcomes(secret).values()) == {PASS}
+    assert [one["effect"] for one in secret.checks if "no-base" in one["name"]] == ["accepted"]
 
 
 @pytest.mark.slow

@@ -30,6 +30,9 @@ ESTIMATED = ("estimated",)
 _BESIDE = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
 """Metrics without a plant of their own: the attackers must see those planted for `lift`."""
 
+NO_BASE = "no-base"
+"""Check that stops all but extraction where a language model has no base to compare with."""
+
 BASELINE = "baseline"
 """Name of the release as it is; with several models it follows the name of its model."""
 
@@ -69,6 +72,8 @@ def decide(
     if outcome != PASS or rule.on_width or rule.metric in HARMLESS:
         return Decision(outcome)
     name = None if candidate is None else candidate.name
+    if rule.metric == "extraction":
+        checks = [row for row in checks if row.name != f"input: {NO_BASE}"]
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
     if rule.metric in ESTIMATED:
         doubts.append("an estimate passes no rule: train shadow models, lethe audit model")
@@ -122,7 +127,7 @@ def _failed_checks(checks: Sequence[CheckRow], name: str | None) -> list[str]:
 
 WAIVABLE = (
     *("control-rows", "control-source", "control-nearer", "vocabulary", "identifiers", "twins"),
-    *("membership-order", "members-drawn-alike", "copies", "own-rows", "stored-rows"),
+    *("membership-order", "members-drawn-alike", "copies", "own-rows", "stored-rows", NO_BASE),
 )
 """Checks that can stop a verdict; `accept` waives them by these names."""
 

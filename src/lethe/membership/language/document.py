@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.assess.run import AuditFacts, Subject, Verdict, check, outcome_words
+from lethe.assess.verdict import NO_BASE, InputCheck
 from lethe.evidence.document import AttackRow, CheckRow, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_language import (
@@ -275,6 +276,10 @@ class LanguageSubject(LanguageNumbers, Subject):
             status = "fail" if study.same_as_base else "pass"
             detail = words if study.same_as_base else "model and base differ"
             found.append(check("fine-tuned", status, detail))
+        else:
+            words = "No base model was given: who holds it compares both, and may find far more."
+            stops = InputCheck(NO_BASE, "stops", words, "Name it: --base.")
+            found.append(stops.row(settings.accept))
         for name, status, words in self.training:
             found.append(check(name, status, words))
         if study.plan is not None and study.seen is None:

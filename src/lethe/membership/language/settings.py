@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lethe.assess.verdict import NO_BASE
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import LANGUAGE_METRICS, Rule, parse_rule
 from lethe.membership.language.models import DEVICES, PRECISIONS
@@ -39,8 +40,9 @@ class LanguageSettings:
         rule: rule that sets the exit code, such as "tpr@0.01<=0.05", "extraction<=0.001" or
             "epsilon-lower<=8"; may be repeated.
         release: candidate that the rules judge.
-        accept: members-drawn-alike, so that texts which alone tell members from others do not stop
-            the verdict; the report says so.
+        accept: what shall not stop the verdict: members-drawn-alike, that texts alone tell members
+            from others; no-base, that no base was given, where nobody else holds it. The report
+            says so.
         keep_records: keep the table of exposed texts and of what was extracted in the run folder;
             it is personal data.
     """
@@ -88,7 +90,7 @@ class LanguageSettings:
         check_choice("precision", self.precision, PRECISIONS)
         check_choice("device", self.device, DEVICES)
         for name in self.accept:
-            check_choice("accept", name, (DRAWN_ALIKE,))
+            check_choice("accept", name, (DRAWN_ALIKE, NO_BASE))
         for name in self.defence:
             parse_defence(name)
         self.rules()
