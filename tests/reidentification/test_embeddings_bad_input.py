@@ -43,6 +43,7 @@ MIXED = np.array(
     ("given", "words"),
     [
         (changed(representations=with_nan()), "NaN"),
+        (changed(representations=PEOPLE["representations"] * 1e155), "beyond 1e150"),
         (changed(representations=with_zeros()), "zero vectors"),
         (changed(representations=with_zero_reader()), "gallery has 1 zero vectors"),
         (changed(user_ids=MIXED), "mixes types"),

@@ -94,6 +94,23 @@ def a_quiet_direction(rng):
     return rng.standard_normal((800, 10)) @ loud + quiet + noise, owner, period
 
 
+def lengths(rng):
+    """Directions of no one; a person's vectors are of one length."""
+    owner, period = drawn(200, 4)
+    way = rng.standard_normal((1600, 32))
+    way /= np.linalg.norm(way, axis=1, keepdims=True)
+    return way * np.exp(0.05 * owner)[:, None], owner, period
+
+
+def lengths_about_a_centre(rng):
+    """The same to a twentieth, about a place far from 0."""
+    owner, period = drawn(60, 6)
+    way = rng.standard_normal((720, 16))
+    way /= np.linalg.norm(way, axis=1, keepdims=True)
+    size = np.exp(0.05 * owner + 0.05 * rng.standard_normal(720))
+    return 9 * rng.standard_normal(16) + way * size[:, None], owner, period
+
+
 def family(vectors, owner, period):
     """Top-1 of every attacker on a release without noise, by name."""
     split = split_periods(owner, period, *PERIODS, 1)
@@ -119,6 +136,8 @@ LEAST = {
     widths_that_drift: 0.8,  # variances, both periods centred: 0.90
     a_turn: 0.8,  # Procrustes on other people: 0.87
     a_quiet_direction: 0.2,  # distances beyond the tenth component: 0.21
+    lengths: 0.95,  # the nearest length: 1.0
+    lengths_about_a_centre: 0.5,  # the nearest mean length: 0.68
 }
 
 

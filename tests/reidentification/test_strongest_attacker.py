@@ -225,8 +225,9 @@ def test_who_joins_all_vectors_is_left_out_where_everybody_has_one():
     models = [f"{metric}, all vectors" for metric in ("density", "gaussian", "softmax")]
     joining = ("all vectors", "plda, clean gallery, all vectors", *models)
     assert noisy == ["cosine", "l2", "plda", "nearest row", *joining]
-    further = ("histogram", "covariance", "gaussian, ranks", "gaussian, directions")
-    assert plain == [*noisy[:4], *models, *(f"{name}, all vectors" for name in further)]
+    read = ("gaussian, ranks", "gaussian, directions", "gaussian, lengths")
+    further = [f"{name}, all vectors" for name in ("histogram", "covariance", *read)]
+    assert plain == [*noisy[:4], *models, *further]
 
 
 def test_a_threat_model_rules_attackers_out():

@@ -20,7 +20,7 @@ from lethe.reidentification.enrolled import (
     NEAREST,
     SOFTMAX,
 )
-from lethe.reidentification.sight import ALL, DIRECTIONS, PLDA, RANKS
+from lethe.reidentification.sight import ALL, DIRECTIONS, LENGTHS, PLDA, RANKS
 
 PLAIN = ("cosine", "l2")
 _PAPERS = {
@@ -48,7 +48,7 @@ class Attacker:
     projected: bool = False  # whether it also runs on views of fewer dimensions, such as logits
     normalised: bool = False  # whether scores are normalised by those of other people (AS-norm)
     noise: bool | None = None  # True or False: runs only on releases with or without noise
-    reads: str = ""  # of vectors: `RANKS` of their values, or `DIRECTIONS`; all of them by default
+    reads: str = ""  # of vectors: `RANKS` of values, `DIRECTIONS` or `LENGTHS`; else all
 
     @property
     def dense(self) -> bool:
@@ -135,6 +135,9 @@ ATTACKERS = (
     ),
     _joined(
         GAUSSIAN, "Gaussian on vectors of unit length, all new vectors", reads=DIRECTIONS, **_PLAIN
+    ),
+    _joined(
+        GAUSSIAN, "Gaussian on the lengths of vectors, all new vectors", reads=LENGTHS, **_PLAIN
     ),
 )
 """The attackers of an audit: each runs on all candidates and noise levels that it can."""

@@ -257,6 +257,11 @@ class Released:
         if vectors.dtype == np.float16:  # sums of halves would be rounded to halves
             vectors = vectors.astype(np.float64)
         check_table("representations", vectors)
+        if vectors.dtype == np.float64 and max(vectors.max(), -vectors.min()) > 1e150:
+            raise InputError(
+                "representations reach beyond 1e150, and squares of these have no place in a "
+                "64-bit float. Divide all vectors, and the noise, by one constant."
+            )
         object.__setattr__(self, "representations", vectors)
         object.__setattr__(self, "user_ids", check_users(as_array(self.user_ids, "user_ids")))
         for name in ("user_ids", "labels", "period", "features"):

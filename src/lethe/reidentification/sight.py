@@ -29,8 +29,8 @@ from lethe.reidentification.vectors import Float
 PLDA = "plda"
 ALL = 0
 """Value of a number of vectors that means all vectors of a person."""
-RANKS, DIRECTIONS = "ranks", "directions"
-"""Readings of vectors: normal scores within a period, or unit length about the middle."""
+RANKS, DIRECTIONS, LENGTHS = "ranks", "directions", "lengths"
+"""Readings of vectors: normal scores within a period, unit length about the middle, or their lengths."""
 _DRIFT = 5.0  # standard errors between the means of two periods above which both are centred
 _REACH, _CLIPPED = 1e7, 30.0  # spreads of a coordinate that call for centring; kept after it
 _TAIL = 1e5  # spreads up to which a tail is kept that a twentieth of the vectors reach
@@ -144,7 +144,7 @@ def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
 
 
 def reading(sight: Sight, what: str) -> Sight:
-    """The sight of an attacker who reads only `RANKS` or `DIRECTIONS` of the vectors."""
+    """The sight of an attacker who reads only `RANKS`, `DIRECTIONS` or `LENGTHS` of vectors."""
     return sight.mapped(lambda table: _read(table, what), affine=False)
 
 
@@ -157,6 +157,9 @@ def _read(table: Float, what: str) -> Float:
         return np.asarray(ndtri(ranks / max(len(table), 1)))
     apart = table - np.median(table, axis=0)
     length = np.linalg.norm(apart, axis=1, keepdims=True)
+    if what == LENGTHS:
+        own = np.linalg.norm(table, axis=1, keepdims=True)
+        return np.hstack([length, own, np.log(np.maximum(own, np.finfo(float).tiny))])
     return np.asarray(apart / np.where(length > 0, length, 1.0))
 
 
