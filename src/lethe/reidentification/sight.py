@@ -30,7 +30,7 @@ PLDA = "plda"
 ALL = 0
 """Value of a number of vectors that means all vectors of a person."""
 RANKS, DIRECTIONS, LENGTHS = "ranks", "directions", "lengths"
-"""Readings of vectors: normal scores within a period, unit length about the middle, or their lengths."""
+"""Readings of vectors: normal scores within a period, unit length about the middle, or lengths."""
 _DRIFT = 5.0  # standard errors between the means of two periods above which both are centred
 _REACH, _CLIPPED = 1e7, 30.0  # spreads of a coordinate that call for centring; kept after it
 _TAIL = 1e5  # spreads up to which a tail is kept that a twentieth of the vectors reach
