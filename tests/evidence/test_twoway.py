@@ -236,7 +236,8 @@ def test_fewer_than_two_clusters_are_refused():
     with pytest.raises(InputError) as caught:
         clusters_of(np.zeros(2, int), np.arange(5))
     assert str(caught.value) == (
-        "a two-way interval needs at least 2 independent targets and 2 records, got 1 and 5."
+        "a two-way interval needs at least 2 independent targets and 2 records, got 1 and 5; "
+        "complementary models count as one target, so mark a further model, or one alone."
     )
     with pytest.raises(InputError, match="got 2 and 1"):
         clusters_of(np.arange(2), np.zeros(5, int))

@@ -83,6 +83,15 @@ def test_partners_are_found_in_any_order(pairs: int, rng: object) -> None:
     assert {frozenset({a, int(b)}) for a, b in enumerate(partner)} == naive_partners(members)
 
 
+def test_two_models_that_differ_in_half_of_the_records_are_no_pair() -> None:
+    """Any two are complements in the records that they differ in."""
+    two = np.random.default_rng(0).random((2, 400)) < 0.5
+    assert partners(two).tolist() == [-1, -1]
+    core = np.vstack([two[0], ~two[0]])
+    core[:, :80] = True
+    assert partners(core).tolist() == [1, 0]
+
+
 def test_a_design_without_pairs_has_no_partners() -> None:
     assert partners(np.eye(5, dtype=bool)).tolist() == [-1] * 5
 

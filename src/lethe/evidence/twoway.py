@@ -149,7 +149,8 @@ def clusters_of(
     if (target_of.max() < 1 and len(target_of) > 1) or record_of.max() < 1:
         raise InputError(
             "a two-way interval needs at least 2 independent targets and 2 records, got "
-            f"{target_of.max() + 1} and {record_of.max() + 1}."
+            f"{target_of.max() + 1} and {record_of.max() + 1}; complementary models count as one "
+            "target, so mark a further model, or one alone."
         )
     rng = np.random.default_rng([seed, 1])
     if record_of.max() + 1 > _MAX_GROUPS:

@@ -10,6 +10,7 @@ from lethe.errors import InputError, check_at_least
 MINIMUM_MODELS = 4
 MINIMUM_PERSONS = 4
 _DESIGN, _MODEL, _HOLDOUT = 0, 1, 2
+_COMPLEMENTS = 0.75  # share of the records that two models alone differ in; half by chance
 
 
 def _stream(seed: int, *key: int) -> np.random.SeedSequence:
@@ -79,7 +80,8 @@ def partners(members: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the index of each model's complement, or -1 where it has none.
 
     Records that are IN every model (public or core records), or none, are no part of a design:
-    models are complements where they differ in every other record.
+    models are complements where they differ in every other record. Two models alone always do:
+    they are complements where they differ in three quarters of all records.
 
     Args:
         members: (K, N) membership of any design; rows are matched wherever they stand.
@@ -88,7 +90,7 @@ def partners(members: NDArray[np.bool_]) -> NDArray[np.intp]:
     [1, 0, -1]
     """
     varying = members.any(axis=0) & ~members.all(axis=0)
-    if not varying.any():
+    if not varying.any() or (len(members) == 2 and varying.mean() < _COMPLEMENTS):
         return np.full(len(members), -1, dtype=np.intp)
     if not varying.all():
         members = members[:, varying]

@@ -89,7 +89,7 @@ def check_distributions(probabilities: NDArray[np.floating]) -> None:
     if odd.any():
         raise InputError(
             f"probabilities of record {int(np.flatnonzero(odd)[0])} are negative or do not sum "
-            'to 1; return a distribution over the classes, or logits with outputs="logits".'
+            'to 1; give a distribution over the classes, or say outputs="logits" of a recipe.'
         )
 
 
