@@ -293,6 +293,8 @@ _LIMITS = (
     "The control rows must be drawn as the original ones were; otherwise the excess is wrong.",
     "The strongest of several attacks is taken; their limits hold at once, so that is allowed for.",
     "An inference that does not beat its blind baseline is weak, and its small excess says little.",
+    "Copied columns that are mirrored or under each other's names are found where all are copied; "
+    "beside columns of other people they are not looked for.",
 )
 _COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is right without one
 
