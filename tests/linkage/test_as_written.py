@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import lethe
 from lethe.errors import InputError
@@ -26,6 +27,8 @@ DIFFERENT = {
     "long numbers with a point": [f"{10**17 + at}.0" for at in range(60)],
     "beyond the largest number": [f"1e{401 + at}" for at in range(60)],
     "moments finer than a microsecond": [f"2020-01-01T00:00:00.{at:09d}" for at in range(60)],
+    "fine moments of a frame": pd.Series(pd.to_datetime(np.arange(60) + 10**18)),
+    "fine moments of arrow": pa.array(np.arange(60) + 10**18, pa.timestamp("ns")),
     "long numbers among others": pd.Series(
         [10**17 + at for at in range(58)] + [1.5, 2.5], dtype=object
     ),
@@ -40,6 +43,13 @@ def test_cells_that_differ_are_never_read_as_one(name: str) -> None:
     table = table if "arrow" in name else pd.DataFrame(table)
     found = lethe.audit_table(table, ["q"], rule="unique<=0.5", **QUIET)
     assert found.verdict["outcome"] == "fail"
+    assert found.candidates[0]["unique"]["value"] == 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in DIFFERENT if "arrow" in name])
+def test_the_same_cells_of_parquet(name: str, tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"q": DIFFERENT[name]}), tmp_path / "rows.parquet")
+    found = lethe.audit_table(str(tmp_path / "rows.parquet"), ["q"], rule="unique<=0.5", **QUIET)
     assert found.candidates[0]["unique"]["value"] == 1.0
 
 

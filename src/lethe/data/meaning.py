@@ -92,8 +92,9 @@ def _joint(
     target = kinds.pop() if len(kinds) == 1 else "text" if "text" in kinds else ""
     if kinds == {"bool", "number"}:
         target = "number"
-    for column in (c for c, (kind, _) in zip(columns, kinds_of, strict=True) if kind == "text"):
-        _refuse_mixed(name, _of(column).tolist(), kinds - {"text"})
+    for column, (kind, _) in zip(columns, kinds_of, strict=True):
+        if kind == "text" and is_text(_of(column)):
+            _refuse_mixed(name, _of(column).tolist(), kinds - {"text"})
     read: list[Column] = []
     for column, (kind, _) in zip(columns, kinds_of, strict=True):
         if not kind:
@@ -133,8 +134,11 @@ def _joint(
 
 
 def _merges(column: Column, kind: str, odd: int) -> bool:
-    """Whether text, read as that kind, loses cells, or numbers or moments that differ."""
+    """Whether a column, read as that kind, loses cells, or numbers or moments that differ."""
     cells = _of(column)
+    if cells.dtype.kind == "M":
+        there = cells[~np.isnat(cells)]
+        return bool((there.astype("datetime64[us]") != there).any())
     if not is_text(cells) or kind in ("", "text"):
         return False
     written = {cell.strip() for cell in cells.tolist()} - {""}
