@@ -151,6 +151,11 @@ def limits(
     ]
     if shadows.alone:
         listed.insert(0, ONE_MODEL)
+    else:
+        listed.append(
+            "Shadow models that start from one which has seen these records (a warm start, weights "
+            "trained before) look safe whatever it keeps of them; that is not seen here."
+        )
     if proven:
         listed.append(
             "A guarantee speaks about one training at its settings. To choose a candidate from "
