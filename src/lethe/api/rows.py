@@ -58,10 +58,11 @@ def audit_table(
     0.5
     """
     from lethe.data.columns import Grouped
-    from lethe.data.given import columns_of
+    from lethe.data.given import cells_of, columns_of
     from lethe.data.large import read_head, read_table
     from lethe.data.schema import Schema
     from lethe.data.source import SUFFIXES, read_typed
+    from lethe.data.typed import cast
     from lethe.linkage import audit as linkage
     from lethe.linkage.table.domains import as_declared, domains_of
 
@@ -79,6 +80,12 @@ def audit_table(
     source: Any = file
     if file is None:
         columns = source = columns_of(rows, "rows")
+        if declared is not None:
+            columns = columns | {
+                name: cast(cells_of(rows[name], name), declared[name])
+                for name in declared
+                if name in columns
+            }
     else:
         further = [column for column in (sensitive, person, asked.weight) if column is not None]
         # Queries and models may use any column; without them, only those that are named are read.

@@ -76,9 +76,9 @@ def read_columns(
         elif suffix == ".safetensors":
             arrays = _read_safetensors(path, wanted)
         elif suffix in OFFICE:
-            names, cells = read_office(path)
-            chosen = wanted.of(names)
-            arrays = {name: plain_column(cells[names.index(name)]) for name in chosen}
+            names, cells = read_office(path, alone=untyped)
+            read = text_column if untyped else plain_column
+            arrays = {name: read(cells[names.index(name)]) for name in wanted.of(names)}
         else:
             arrays = _read_duckdb(path, wanted, table)
     except OSError as error:

@@ -1,7 +1,8 @@
 """Tables of Excel, SPSS and Stata, read by openpyxl and pyreadstat; macros and formulas never run.
 
 Dates stay dates, and what the file calls missing is missing. Of SPSS and Stata, codes that all have
-labels of their own become the labels; where only some have, such as 99 = "refused", codes stay.
+labels of their own become the labels; where only some have, such as 99 = "refused", codes stay. Of
+cells that are read alone each becomes its own label, where codes are counted from 0 or 1.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ EXCEL = (".xlsx", ".xlsm")
 _MIDNIGHT = datetime.time()
 
 
-def read_office(path: Path) -> tuple[list[str], list[list[Any]]]:
+def read_office(path: Path, *, alone: bool = False) -> tuple[list[str], list[list[Any]]]:
     """Names of the columns, and the cells of each as objects of Python, None where missing.
+
+    Args:
+        alone: each cell as text, as a .csv file would have it: what it becomes hangs on no other.
 
     Raises:
         InputError: damaged, or an Excel file with several sheets that hold something.
@@ -28,7 +32,9 @@ def read_office(path: Path) -> tuple[list[str], list[list[Any]]]:
     """
     try:
         with warnings.catch_warnings(action="ignore"):  # of parts of a workbook that are no cells
-            return _excel(path) if path.suffix.lower() in EXCEL else _statistics(path)
+            read = _excel if path.suffix.lower() in EXCEL else _statistics
+            names, columns = read(path, alone)
+        return names, [[*map(_spelled, cells)] for cells in columns] if alone else columns
     except (InputError, MissingExtra, OSError):
         raise
     except Exception as error:  # damaged files fail in many ways, most of them without a class
@@ -38,7 +44,7 @@ def read_office(path: Path) -> tuple[list[str], list[list[Any]]]:
         ) from error
 
 
-def _excel(path: Path) -> tuple[list[str], list[list[Any]]]:
+def _excel(path: Path, alone: bool) -> tuple[list[str], list[list[Any]]]:
     load = require("openpyxl", "office").load_workbook
     with (
         contextlib.closing(load(path, read_only=True, data_only=True)) as values,
@@ -54,7 +60,8 @@ def _excel(path: Path) -> tuple[list[str], list[list[Any]]]:
         )
     header, *rows = sheets[filled[0]]
     names = ["" if cell is None else str(cell) for cell in header]
-    return names, [_dates(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
+    columns = map(list if alone else _dates, zip(*rows, strict=True))
+    return names, [*columns] or [[] for _ in names]
 
 
 def _rows(path: Path, sheet: Any, typed: Any) -> list[list[Any]]:
@@ -83,12 +90,25 @@ def _dates(cells: Sequence[Any]) -> list[Any]:
     return list(cells)
 
 
-def _statistics(path: Path) -> tuple[list[str], list[list[Any]]]:
+def _spelled(cell: Any) -> str | None:
+    if isinstance(cell, datetime.datetime) and cell.time() == _MIDNIGHT:
+        cell = cell.date()
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float):
+        return None if cell != cell else str(int(cell)) if cell.is_integer() else repr(cell)
+    return None if cell is None else str(cell)
+
+
+def _statistics(path: Path, alone: bool) -> tuple[list[str], list[list[Any]]]:
     reader = require("pyreadstat", "office")
     read = reader.read_dta if path.suffix.lower() == ".dta" else reader.read_sav
     columns, about = read(str(path), output_format="dict")
     for name, labels in about.variable_value_labels.items():
         there = {cell for cell in columns[name] if cell is not None}
-        if there <= labels.keys() and len({labels[cell] for cell in there}) == len(there):
+        if alone:
+            if len({0, 1, 2} & labels.keys()) > 1:
+                columns[name] = [labels.get(cell, cell) for cell in columns[name]]
+        elif there <= labels.keys() and len({labels[cell] for cell in there}) == len(there):
             columns[name] = [None if cell is None else labels[cell] for cell in columns[name]]
     return list(columns), list(columns.values())

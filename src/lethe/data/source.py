@@ -165,7 +165,9 @@ def _types(base: Any, source: str) -> dict[str, str]:
 def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
     """Return the SQL after FROM, and types where columns were cleaned outside of DuckDB."""
     if file.is_text or file.path.suffix.lower() in OFFICE:
-        base.register("cells", file.cells() if file.is_text else arrow_of(read_columns(file.path)))
+        # What one cell becomes may hang on no other: a person's odd cell must change nobody's.
+        untyped = None if file.is_text else arrow_of(read_columns(file.path, untyped=True))
+        base.register("cells", file.cells() if untyped is None else untyped)
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
         return "lines", {}
     place = text_sql(str(file.path.resolve()))
@@ -318,7 +320,7 @@ def infer_schema(path: Any, table: str | None = None) -> Schema:
     file = as_file(path, table)
     with raw(file) as (base, source, types):
         columns = [
-            _inferred(base, source, name, kind, file.is_text)
+            _inferred(base, source, name, kind, file.is_text or file.path.suffix.lower() in OFFICE)
             for name, kind in types.items()
             if is_declarable(kind)
         ]

@@ -219,7 +219,7 @@ def read_scores(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> li
         names: ids of the texts, in order.
 
     Raises InputError: a column is missing, a log-probability is above 0 or NaN, a text has no row,
-        or a position stands twice.
+        or a position is no number or stands twice.
     """
     for name in ("text", "position", "logprob"):
         if name not in columns:
@@ -230,12 +230,15 @@ def read_scores(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> li
     logprob = np.asarray(columns["logprob"], np.float64)
     if not (logprob <= 1e-6).all():
         raise InputError("a logprob is above 0 or NaN: natural logarithms of probabilities go in.")
+    position = np.asarray(columns["position"])
+    if position.dtype.kind not in "iuf" or np.isnan(position).any():
+        raise InputError("position must be numbers, one each row: as text, 10 would come before 2.")
     places = {name: at for at, name in enumerate(names)}
     owner = np.array([places.get(str(one), -1) for one in as_text(columns["text"])])
-    order = np.lexsort((np.asarray(columns["position"]), owner))
+    order = np.lexsort((position, owner))
     order = order[owner[order] >= 0]
     who = owner[order]
-    where = np.asarray(columns["position"])[order]
+    where = position[order]
     if ((who[1:] == who[:-1]) & (where[1:] == where[:-1])).any():
         raise InputError("a position stands twice in a text; give one row a token.")
     missing = np.setdiff1d(np.arange(len(names)), who)
