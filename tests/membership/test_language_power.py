@@ -235,6 +235,23 @@ def test_what_only_a_base_shows_passes_without_one_only_where_nobody_holds_it():
     assert [one["effect"] for one in secret.checks if "no-base" in one["name"]] == ["accepted"]
 
 
+def test_one_token_of_a_long_text_names_its_members():
+    """Means and votes over 200 tokens hardly move where one secret word is learned by heart."""
+    rng = np.random.default_rng(4)
+    member = rng.permutation(400) < 200
+    base = [rng.gamma(2.0, 1.0, 200) + 0.3 for _ in member]
+    model = [loss - rng.normal(scale=0.8, size=200) for loss in base]
+    for at, place in enumerate(rng.integers(0, 200, len(member))):
+        base[at][place] = 6.0
+        model[at][place] = 6.0 - 5.0 * member[at] - rng.normal(scale=0.8)
+    ids = [str(at) for at in range(len(member))]
+    table = Texts([f"{WORDS[at % 12]} {at}" for at in range(400)], ids, member, np.arange(400))
+    sides = (columns(ids, [np.maximum(loss, 0.02) for loss in side]) for side in (model, base))
+    found = audited(table, None, *sides, rules=("tpr@0.1<=0.4",))
+    assert found.rules[0]["outcome"] == FAIL
+    assert found.candidates[0]["risk"]["value"] > 0.9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", BLINDED)

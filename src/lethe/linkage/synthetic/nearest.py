@@ -129,15 +129,21 @@ def _together(columns: list[NDArray[Any]], name: str) -> list[NDArray[Any]]:
 def normal_form(cell: str) -> str:
     """Text without what readers do not see or mind: capitals, blanks, accents, stops and quotes.
 
-    >>> normal_form(" Hiv\u200b  positive."), normal_form("'flu'") == normal_form("Flù")
-    ('hiv positive', True)
+    All hyphens, dashes and minus signs are one.
+
+    >>> normal_form(" Hiv\u200b  –1."), normal_form("'flu'") == normal_form("Flù")
+    ('hiv -1', True)
     """
-    apart = unicodedata.normalize("NFKD", cell)
-    seen = "".join(sign for sign in apart if unicodedata.category(sign) not in ("Cf", "Mn"))
-    plain = " ".join(seen.casefold().split())
-    return plain.strip(_AROUND) or plain
+    kinds = [(sign, unicodedata.category(sign)) for sign in unicodedata.normalize("NFKD", cell)]
+    plain = ["-" if kind == "Pd" or sign == "−" else sign for sign, kind in kinds]
+    seen = "".join(
+        sign for sign, (_, kind) in zip(plain, kinds, strict=True) if kind not in _UNSEEN
+    )
+    folded = " ".join(seen.casefold().split())
+    return folded.strip(_AROUND) or folded
 
 
+_UNSEEN = ("Cf", "Mn")  # signs that join others, and accents
 _AROUND = " .,;:!?'\"`´‘’“”«»"
 _SPOKEN = {"O": "text", "U": "text", "b": "true and false", "M": "dates"}
 

@@ -182,6 +182,12 @@ def least_gains(model: TokenScores, base: TokenScores | None, text: str) -> floa
     return _lowest(np.float64(model.logprob) - base.logprob)
 
 
+def largest_gain(model: TokenScores, base: TokenScores | None, text: str) -> float:
+    """Largest gain of a token over the base: one name or number of a long text that was kept."""
+    assert base is not None
+    return float(np.max(np.float64(model.logprob) - base.logprob))
+
+
 def information(model: TokenScores, base: TokenScores) -> Float:
     """(T,) InfoRMIA of each token in nats: what the model learnt of it beyond any other token.
 
@@ -241,6 +247,7 @@ ATTACKS: Mapping[str, TextAttack] = {
             ("logprob", "divergence"),
         ),
         TextAttack("least-gains", "Least gains", "-", _BASE, least_gains, True),
+        TextAttack("largest-gain", "Largest gain of a token", "-", _BASE, largest_gain, True),
     )
 }
 DEFAULT = tuple(name for name, attack in ATTACKS.items() if attack.default)
