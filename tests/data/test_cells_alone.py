@@ -1,12 +1,17 @@
 """Of rows behind a proof, what a cell becomes hangs on no other cell, at whatever door."""
 
 import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import feather
 
+import lethe
 from lethe.data.given import cells_of
 from lethe.data.schema import Column, Schema
 from lethe.data.source import read_typed
@@ -61,6 +66,56 @@ def test_an_odd_cell_changes_no_other_of_a_workbook(name: str, tmp_path: Path) -
             cells = first_cells((one.values.tolist(), one.present.tolist()))
             assert read.setdefault(kind, [cells])[0] == cells, (kind, odd)
     assert any(cell is not None for kinds in read.values() for cell in kinds[0])
+
+
+BIG = 2**60 + 1
+GAPS = {
+    "Int64": pandas.Series([1, BIG, 3], dtype="Int64"),
+    "boolean": pandas.Series([True, False, True], dtype="boolean"),
+    "integers of arrow": pa.chunked_array([[1, BIG, 3]]),
+    "truths of arrow": pa.chunked_array([[True, False, True]]),
+    "decimals of arrow": pa.chunked_array(
+        [pa.array([Decimal(1), Decimal(2)], pa.decimal128(30, 2))]
+    ),
+    "moments of a zone": pandas.Series(pandas.to_datetime(["2020-01-01", "2020-01-02"], utc=True)),
+}
+
+
+@pytest.mark.parametrize("name", GAPS)
+def test_a_gap_changes_no_other_cell_of_a_typed_column(name: str) -> None:
+    usual = GAPS[name]
+    if isinstance(usual, pandas.Series):
+        beside = pandas.concat([usual, pandas.Series([None], dtype=usual.dtype)])
+    else:
+        beside = pa.chunked_array([*usual.chunks, pa.nulls(1, usual.type)])
+    for kind in KINDS:
+        one, more = (cast(cells_of(cells, name), Column(name, kind)) for cells in (usual, beside))
+        assert more.present.tolist() == [*one.present.tolist(), False]
+        assert more.values.tolist()[:-1] == one.values.tolist(), kind
+
+
+@pytest.mark.parametrize("door", ["frame", "arrow", "feather", "db"])
+def test_no_cell_is_lost_for_the_gap_of_another_behind_a_proof(door: str, tmp_path: Path) -> None:
+    """Were truths read as numbers beside a gap, every synthetic row would be blank."""
+    rng = np.random.default_rng(0)
+    truths = [*(bool(value) for value in rng.integers(0, 2, 400)), None]
+    counts = rng.integers(0, 4, 401)
+    table = pa.table({"x": pa.array(truths, pa.bool_()), "q": counts, "y": counts})
+    rows: Any = {"frame": table.to_pandas(), "arrow": table}.get(door)
+    if rows is None:
+        rows = tmp_path / f"rows.{door}"
+        if door == "feather":
+            feather.write_feather(table, rows)
+        else:
+            with duckdb.connect(str(rows)) as base:
+                base.execute('CREATE TABLE rows AS SELECT * FROM "table"')
+    whole = {"type": "whole", "bounds": [0, 3]}
+    schema = Schema.of({"x": {"type": "text", "values": ["true", "false"]}, "q": whole, "y": whole})
+    lethe.audit_table(
+        rows, ["x", "q"], "y", schema=schema, epsilon=(1.0,), out=tmp_path / "run", quiet=True
+    )
+    (made,) = (tmp_path / "run").rglob("dp-synthetic*.csv")
+    assert pandas.read_csv(made).x.isna().mean() < 0.2
 
 
 @pytest.mark.parametrize("suffix", [".sav", ".dta"])

@@ -57,7 +57,7 @@ def audit_table(
     >>> audit_table(people, "age", "sick", save=False, quiet=True).candidates[0]["unique"]["value"]
     0.5
     """
-    from lethe.data.columns import Grouped
+    from lethe.data.columns import ARROW, Grouped, arrow_table
     from lethe.data.given import cells_of, columns_of
     from lethe.data.large import read_head, read_table
     from lethe.data.schema import Schema
@@ -78,14 +78,10 @@ def audit_table(
     notes: tuple[str, ...] = ()
     columns: Any
     source: Any = file
+    table: Any = None  # whose cells are cast one by one, where there is a schema
     if file is None:
-        columns = source = columns_of(rows, "rows")
-        if declared is not None:
-            columns = columns | {
-                name: cast(cells_of(rows[name], name), declared[name])
-                for name in declared
-                if name in columns
-            }
+        columns, table = columns_of(rows, "rows"), rows
+        source = columns
     else:
         further = [column for column in (sensitive, person, asked.weight) if column is not None]
         # Queries and models may use any column; without them, only those that are named are read.
@@ -94,7 +90,7 @@ def audit_table(
             if asked.queries or asked.predict or asked.utility_model or asked.write_release
             else list(dict.fromkeys([*columns_known, *further, *asked.group, *(declared or ())]))
         )
-        # Archives of arrays have types of their own; `dp_rows` casts them.
+        # Archives of arrays have types of their own and no gaps; `dp_rows` casts them.
         if asked.epsilon and file.suffix.lower() in SUFFIXES:
             enforced = declared or _inferred(file, inside, named)
             domains_of(enforced, asked.bins)  # refused before a run folder is there
@@ -104,6 +100,12 @@ def audit_table(
             whole = next((option for option in linkage.WHOLE if getattr(asked, option)), None)
             whole = whole and {"queries": "query"}.get(whole, whole.replace("_", "-"))
             columns, notes = read_table(file, named, inside, memory=memory, whole=whole)
+            in_arrow = asked.epsilon and file.suffix.lower() in ARROW
+            table = arrow_table(file) if in_arrow else None
+    if declared is not None and table is not None:
+        there = [name for name in declared if name in columns]
+        typed = {name: cast(cells_of(table[name], name), declared[name]) for name in there}
+        columns = {**columns, **typed}
     everybody: Any = None
     crowd = population
     if isinstance(population, str | Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.arrays import as_array
-from lethe.data.cells import plain_column
+from lethe.data.cells import is_gap, plain_column
 from lethe.data.columns import Columns, as_text, list_names, read_columns
 from lethe.data.condition import Condition, External
 from lethe.data.dataset import Dataset, Preparation, RowsInMemory, row_names
@@ -294,11 +295,20 @@ def column_of(values: Any, name: str) -> NDArray[Any]:
 
 
 def cells_of(values: Any, name: str) -> NDArray[Any]:
-    """(records,) as `column_of`, but mixed cells as they are, for `lethe.data.typed.cast`."""
-    array = as_array(values, name)
-    if "int" in str(getattr(values, "dtype", "")).lower() and array.dtype.kind == "f":
-        array = np.array([*values, None], object)[:-1]
-    return array if array.dtype.kind == "O" and array.ndim == 1 else column_of(values, name)
+    """(records,) as `column_of`, or objects where a type has room for gaps, each read alone.
+
+    For `lethe.data.typed.cast`: no cell hangs on another. Moments with a zone become those of UTC.
+    """
+    kind = getattr(values, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind != "O":
+        return column_of(values, name)
+    listed = values.to_pylist() if hasattr(values, "to_pylist") else [*values]
+    cells = np.empty(len(listed), dtype=object)
+    for row, cell in enumerate(listed):
+        zoned = isinstance(cell, datetime.datetime) and getattr(cell, "tzinfo", None) is not None
+        plain = cell.astimezone(datetime.UTC).replace(tzinfo=None) if zoned else cell
+        cells[row] = None if is_gap(cell) else plain
+    return cells
 
 
 def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -26,12 +26,12 @@ from lethe.data.casts import (
     type_of,
 )
 from lethe.data.cells import check_names, csv_batches, csv_rows
-from lethe.data.columns import OFFICE, arrow_of, read_columns
+from lethe.data.columns import DUCKDB, OFFICE, arrow_of, read_columns
 from lethe.data.schema import Column, Schema
 from lethe.data.strange import clean_batches, strange_columns
 from lethe.errors import InputError, did_you_mean
 
-SUFFIXES = (".parquet", ".csv", ".duckdb", *OFFICE)
+SUFFIXES = (".parquet", ".csv", *DUCKDB, *OFFICE)
 _OPTIMIZERS = ("expression_rewriter", "in_clause", "unused_columns", "common_subexpressions")
 """Those of DuckDB that know nothing of the cells."""
 _AT = "\0at"  # no file has a column of this name
@@ -81,7 +81,7 @@ class File:
             raise InputError(
                 f"{self.path} has one of * ? [ in its path, which would name many files. Rename it."
             )
-        if self.table is not None and suffix != ".duckdb":
+        if self.table is not None and suffix not in DUCKDB:
             raise InputError(
                 f"table={self.table!r} is for .duckdb files; {self.path} has one table only."
             )
@@ -171,7 +171,7 @@ def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
         return "lines", {}
     place = text_sql(str(file.path.resolve()))
-    if file.path.suffix.lower() == ".duckdb":
+    if file.path.suffix.lower() in DUCKDB:
         base.execute(f"ATTACH {place} AS given (READ_ONLY)")
         return f"given.main.{quoted(only_table(base, file.path, file.table))}", {}
     if strange := strange_columns(file.path):

@@ -18,6 +18,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lethe.data.columns import DUCKDB
 from lethe.data.schema import Schema
 from lethe.data.source import File, as_file, check_is_path, in_place, misfits, write_typed
 from lethe.errors import InputError, RunFailed
@@ -65,7 +66,7 @@ class Registered:
                 fingerprint does not cover.
         """
         log = self.rows.with_name(f"{self.rows.name}.wal")
-        if self.rows.suffix.lower() == ".duckdb" and log.exists() and log.stat().st_size:
+        if self.rows.suffix.lower() in DUCKDB and log.exists() and log.stat().st_size:
             raise RunFailed(
                 f"{self.rows} has changes that still lie in {log.name}. Close whatever has it "
                 "open, or run CHECKPOINT there."

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.data.casts import engine_type, quoted, rows_sql, text_sql, typed_sql
+from lethe.data.columns import DUCKDB
 from lethe.data.schema import Schema
 from lethe.data.source import only_table, parquet_sql, read_every_cell
 from lethe.errors import InputError, RunFailed
@@ -118,7 +119,7 @@ class OpenTable:
         base, registered = self._base, self.registered
         base.execute(f"SET temp_directory = {text_sql(self._spill)}")
         read_every_cell(base)
-        if not registered.copied and registered.rows.suffix.lower() == ".duckdb":
+        if not registered.copied and registered.rows.suffix.lower() in DUCKDB:
             base.execute(f"ATTACH {text_sql(str(registered.rows))} AS given (READ_ONLY)")
             inside = only_table(base, registered.rows, registered.table)
             source = f"given.main.{quoted(inside)}"
@@ -152,7 +153,7 @@ def opened(registered: Registered, threads: int | None = None) -> Iterator[OpenT
     Raises:
         RunFailed: the rows are gone, cannot be read, or are not as they were registered.
     """
-    if registered.rows.suffix.lower() == ".duckdb":
+    if registered.rows.suffix.lower() in DUCKDB:
         with OpenTable(registered, threads=threads) as table:
             yield table
     else:

@@ -161,7 +161,7 @@ def check_repeated(ask: Callable[[Any], Any], inputs: Any, name: str) -> None:
     if not (np.allclose(one, again, equal_nan=True) if numbers else np.array_equal(one, again)):
         raise InputError(
             f"{name} gives other answers when it is asked again, and who asks often takes their "
-            "mean. Answer with the mean of many, or fix the seed of the answers."
+            "mean. Answer with the mean of many, the same in every batch."
         )
 
 
