@@ -1,8 +1,10 @@
 """Files become columns, or a message that says where and how to get on."""
 
+import contextlib
 import csv
 import datetime
 import re
+import sqlite3
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from safetensors.torch import save_file as save_torch
 
 from lethe.data.cells import infer
 from lethe.data.columns import SUFFIXES, as_text, missing, read_columns
+from lethe.data.source import infer_schema
 from lethe.errors import InputError
 
 
@@ -290,3 +293,13 @@ def test_duckdb_files_give_the_same_rows(tmp_path: Path) -> None:
         (file, {"table": "facts"}, "is for DuckDB files"),
     ):
         assert why in refusal(path, **asked)
+
+
+def test_a_database_of_another_program_is_refused_and_nothing_is_downloaded(tmp_path: Path) -> None:
+    """DuckDB would fetch what reads it from the network."""
+    path = tmp_path / "other.db"
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE TABLE rows (x)")
+    for read in (read_columns, infer_schema):
+        with pytest.raises(InputError, match="is not a valid DuckDB database"):
+            read(path)

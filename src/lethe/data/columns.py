@@ -285,7 +285,7 @@ def attached(base: Any, path: Path, table: str | None) -> str:
 
     Raises InputError: no such table, or several and none is named.
     """
-    base.execute(f"ATTACH {text_sql(str(path))} AS release (READ_ONLY)")
+    base.execute(f"ATTACH {text_sql(str(path))} AS release (READ_ONLY, TYPE duckdb)")
     names = [row[0] for row in base.execute("SHOW TABLES FROM release").fetchall()]
     if table is None and len(names) != 1:
         raise InputError(f"{path} has the tables {', '.join(names)}. Name one with --inside.")

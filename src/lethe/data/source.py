@@ -172,7 +172,7 @@ def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
         return "lines", {}
     place = text_sql(str(file.path.resolve()))
     if file.path.suffix.lower() in DUCKDB:
-        base.execute(f"ATTACH {place} AS given (READ_ONLY)")
+        base.execute(f"ATTACH {place} AS given (READ_ONLY, TYPE duckdb)")
         return f"given.main.{quoted(only_table(base, file.path, file.table))}", {}
     if strange := strange_columns(file.path):
         # All other columns are read as they are without strange ones, cell by cell.

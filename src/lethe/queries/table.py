@@ -120,9 +120,9 @@ class OpenTable:
         base.execute(f"SET temp_directory = {text_sql(self._spill)}")
         read_every_cell(base)
         if not registered.copied and registered.rows.suffix.lower() in DUCKDB:
-            base.execute(f"ATTACH {text_sql(str(registered.rows))} AS given (READ_ONLY)")
-            inside = only_table(base, registered.rows, registered.table)
-            source = f"given.main.{quoted(inside)}"
+            place = text_sql(str(registered.rows))
+            base.execute(f"ATTACH {place} AS given (READ_ONLY, TYPE duckdb)")
+            source = f"given.main.{quoted(only_table(base, registered.rows, registered.table))}"
         else:
             base.execute(f"SET allowed_paths = [{text_sql(str(registered.rows))}]")
             source = parquet_sql(registered.rows)
